@@ -1,0 +1,122 @@
+"""The scope, seen from inside an engine: the Python face of `kernels/scope*.c`.
+
+`load()` comes before mpi4py's MPI module. Everything else can be called at any time, from any
+thread, also while the main thread is stuck in an MPI call.
+"""
+
+import ctypes
+import json
+from enum import IntEnum
+
+import numpy as np
+
+from ringside.kernels import directory
+
+EVENT = np.dtype(
+    [
+        ("start", "f8"),
+        ("end", "f8"),
+        ("blocked", "f8"),
+        ("bytes", "i8"),
+        ("request", "i8"),
+        ("seq", "i8"),
+        ("call", "i4"),
+        ("peer", "i4"),
+        ("tag", "i4"),
+        ("comm", "i4"),
+    ]
+)
+
+_library = None
+
+
+class Stop(IntEnum):
+    """Why all ranks are asked to leave the calls in which they are stuck."""
+
+    USER = 1
+    STARVED = 2
+
+
+def load() -> None:
+    """Puts the scope between this process and MPI. Raises FileNotFoundError if it is not built."""
+    global _library
+    path = directory() / "libscope.so"
+    if not path.exists():
+        raise FileNotFoundError(
+            f"The scope is not built: there is no {path}. Run `make kernels`, then start again."
+        )
+    library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
+    for name in ("scope_state", "scope_told"):
+        getattr(library, name).restype = ctypes.c_void_p
+    library.scope_release.argtypes = [ctypes.c_void_p]
+    library.scope_name.restype = ctypes.c_char_p
+    for name in ("scope_busy", "scope_insist", "scope_switch"):
+        getattr(library, name).argtypes = [ctypes.c_bool]
+    library.scope_events.restype = ctypes.c_longlong
+    library.scope_events.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
+    _library = library
+
+
+def _scope() -> ctypes.CDLL:
+    if _library is None:
+        raise RuntimeError("The scope is not loaded in this process: it lives in the engines.")
+    return _library
+
+
+def _text(function) -> dict | None:
+    pointer = function()
+    if not pointer:
+        return None
+    try:
+        return json.loads(ctypes.string_at(pointer))
+    finally:
+        _scope().scope_release(pointer)
+
+
+def busy(flag: bool) -> None:
+    """A cell begins (True) or has ended (False). Either forgets that the last one was broken."""
+    _scope().scope_busy(flag)
+
+
+def switch(on: bool) -> None:
+    """Observes (True), or steps aside for measurements (False). On all ranks alike, with no
+    message under way and no request open."""
+    _scope().scope_switch(on)
+
+
+def insist(on: bool) -> None:
+    """The Ssend lens: every standard send waits for its receiver, every collective for all."""
+    _scope().scope_insist(on)
+
+
+def stop(reason: int = Stop.USER) -> None:
+    """Asks all ranks to leave the calls in which they are stuck. Returns at once."""
+    _scope().scope_stop(int(reason))
+
+
+def state() -> dict:
+    """What this rank is doing now: state, call, seconds in it, and what it waits for."""
+    return _text(_scope().scope_state)
+
+
+def report() -> dict | None:
+    """The last break: its kind, the stuck ranks and the states of all. The same on all ranks."""
+    return _text(_scope().scope_told)
+
+
+def events() -> np.ndarray:
+    """The calls seen so far, oldest first: a structured array, `call` by its MPI name, times in
+    seconds of this node's monotonic clock. Only the newest 65,536 are kept."""
+    library = _scope()
+    raw = np.zeros(library.scope_events(None, 0), EVENT)
+    raw = raw[: library.scope_events(raw.ctypes.data, len(raw))]
+    names = np.array([library.scope_name(i).decode() for i in range(raw["call"].max(initial=0) + 1)])
+    table = np.empty(len(raw), [("call", "U28") if f == "call" else (f, EVENT[f]) for f in EVENT.names])
+    for field in EVENT.names:
+        table[field] = names[raw["call"]] if field == "call" else raw[field]
+    return table
+
+
+def clear() -> None:
+    """Forgets the events."""
+    _scope().scope_clear()
