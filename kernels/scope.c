@@ -361,6 +361,8 @@ void scope_comm_remove(struct comm *comm) {
     for (int i = scope.n_ops - 1; i >= 0; i--)
         if (scope.ops[i]->comm == comm)
             scope_op_remove(scope.ops[i]);
+    if (scope.message_comm == comm)
+        scope.message_comm = NULL;
     free(comm->world);
     free(comm);
 }

@@ -238,23 +238,35 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *mad
     return scope_end(&call, c, err);
 }
 
+static int free_both(struct comm *c, MPI_Comm *comm) {
+    PMPI_Comm_free(&c->shadow);
+    const int err = PMPI_Comm_free(comm); /* may call back here: attributes hold communicators */
+    scope_comm_remove(c);
+    return err;
+}
+
 int MPI_Comm_free(MPI_Comm *comm) {
     struct comm *c = scope_comm(*comm);
-    OBSERVE(Comm_free, c, PMPI_Comm_free(comm))
+    struct call call;
+    if (!c || scope_begin(&call, CALL_Comm_free, c) != GO) {
+        if (!c)
+            return PMPI_Comm_free(comm);
+        const bool outside = !scope.inside; /* stepped aside: it is to be forgotten all the same */
+        if (outside)
+            scope_lock();
+        const int err = free_both(c, comm);
+        if (outside)
+            scope_unlock();
+        return err;
+    }
     enter(c, CALL_Comm_free, NO_ROOT);
     int err = meet(&call, c);
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
     if (!err) {
-        PMPI_Comm_free(&c->shadow);
-        err = PMPI_Comm_free(comm);
+        err = free_both(c, comm);
+        c = WORLD;
     }
-    if (err)
-        return scope_end(&call, c, err);
-    scope_end(&call, c, MPI_SUCCESS);
-    scope_lock();
-    scope_comm_remove(c);
-    scope_unlock();
-    return MPI_SUCCESS;
+    return scope_end(&call, c, err);
 }
 
 /* ---- begin and end ---- */

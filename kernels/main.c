@@ -1,0 +1,236 @@
+/* The one small main of every kernel: reads the command line, runs the kernel, prints CSV.
+ * Compiled once a kernel with -DKERNEL=<its name>, as bin/<its name>.
+ *
+ * Exit status: 0 done, 1 wrong data arrived, 2 the command line cannot be carried out.
+ * An error from MPI itself ends all ranks by MPI_Abort, with status 3. */
+#include "ringside.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define GLUE_(a, b, c) a##b##c
+#define GLUE(a, b, c) GLUE_(a, b, c)
+#define TEXT_(a) #a
+#define TEXT(a) TEXT_(a)
+#define RUN GLUE(ringside_, KERNEL, )
+#define VARIANT GLUE(ringside_, KERNEL, _variant)
+#define NAME TEXT(KERNEL)
+
+enum { DONE = 0, WRONG_DATA = 1, BAD_INPUT = 2, MPI_FAILED = 3 };
+
+struct options {
+    const char *variant, *source;
+    long long doubles, reps, warmup;
+    int help;
+};
+
+static void must(int code, const char *what)
+{
+    if (code == MPI_SUCCESS)
+        return;
+    int rank = -1, length = 0;
+    char text[MPI_MAX_ERROR_STRING] = "unknown error";
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Error_string(code, text, &length);
+    fprintf(stderr, NAME ": rank %d: %s failed: %s\n", rank, what, text);
+    MPI_Abort(MPI_COMM_WORLD, MPI_FAILED);
+    exit(MPI_FAILED);
+}
+
+static void print_variants(FILE *out)
+{
+    fprintf(out, "variants:");
+    for (int i = 0; VARIANT(i) != NULL; i++)
+        fprintf(out, " %s", VARIANT(i));
+    fprintf(out, "\n");
+}
+
+static void print_help(void)
+{
+    printf("mpiexec -n RANKS " NAME " --variant NAME [--doubles N] [--reps N] [--warmup N]\n"
+           "                [--source mpiexec|slurm|simulated]\n\n"
+           "  --variant   how the exchange is done (see below)\n"
+           "  --doubles   message length, in doubles of 8 bytes (1000; at most %" PRId64 ")\n"
+           "  --reps      timed and verified repetitions (10)\n"
+           "  --warmup    repetitions before these, verified but not printed (1)\n"
+           "  --source    what the column `source` says (mpiexec)\n\n"
+           "Prints one line of CSV per repetition; seconds is the time of the slowest rank.\n\n",
+           RINGSIDE_MAX_DOUBLES);
+    print_variants(stdout);
+}
+
+/* A whole number from low to high, or an explanation in why. */
+static int read_count(const char *option, const char *text, long long low, long long high,
+                      long long *value, char *why, size_t room)
+{
+    char *end;
+    errno = 0;
+    *value = strtoll(text, &end, 10);
+    if (end == text || *end != '\0') {
+        snprintf(why, room, "%s takes a whole number, not \"%s\"", option, text);
+        return 0;
+    }
+    if (errno == ERANGE || *value < low || *value > high) {
+        snprintf(why, room, "%s %s is out of range: choose from %lld to %lld", option, text, low,
+                 high);
+        return 0;
+    }
+    return 1;
+}
+
+static int known_variant(const char *name)
+{
+    for (int i = 0; VARIANT(i) != NULL; i++)
+        if (strcmp(VARIANT(i), name) == 0)
+            return 1;
+    return 0;
+}
+
+/* Every rank reads the same command line, so every rank comes to the same result. */
+static int read_options(int argc, char **argv, struct options *options, char *why, size_t room)
+{
+    for (int i = 1; i < argc; i++) {
+        const char *option = argv[i];
+        if (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0) {
+            options->help = 1;
+            return 1;
+        }
+        const int is_variant = strcmp(option, "--variant") == 0;
+        const int is_source = strcmp(option, "--source") == 0;
+        const int is_doubles = strcmp(option, "--doubles") == 0;
+        const int is_reps = strcmp(option, "--reps") == 0;
+        const int is_warmup = strcmp(option, "--warmup") == 0;
+        if (!is_variant && !is_source && !is_doubles && !is_reps && !is_warmup) {
+            snprintf(why, room, "unknown option \"%s\"", option);
+            return 0;
+        }
+        if (i + 1 == argc) {
+            snprintf(why, room, "%s needs a value", option);
+            return 0;
+        }
+        const char *value = argv[++i];
+        if (is_variant)
+            options->variant = value;
+        if (is_source)
+            options->source = value;
+        if (is_doubles && !read_count(option, value, 0, RINGSIDE_MAX_DOUBLES, &options->doubles,
+                                      why, room))
+            return 0;
+        if (is_reps && !read_count(option, value, 1, RINGSIDE_MAX_REPETITIONS / 2, &options->reps,
+                                   why, room))
+            return 0;
+        if (is_warmup && !read_count(option, value, 0, RINGSIDE_MAX_REPETITIONS / 2,
+                                     &options->warmup, why, room))
+            return 0;
+    }
+    if (options->variant == NULL) {
+        snprintf(why, room, "--variant is missing");
+        return 0;
+    }
+    if (!known_variant(options->variant)) {
+        snprintf(why, room, "no variant \"%s\"", options->variant);
+        return 0;
+    }
+    if (strcmp(options->source, "mpiexec") != 0 && strcmp(options->source, "slurm") != 0 &&
+        strcmp(options->source, "simulated") != 0) {
+        snprintf(why, room, "--source is mpiexec, slurm or simulated, not \"%s\"",
+                 options->source);
+        return 0;
+    }
+    return 1;
+}
+
+static int count_nodes(void)
+{
+    MPI_Comm node = MPI_COMM_NULL;
+    int rank = 0, nodes = 0;
+    must(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
+         "counting nodes");
+    must(MPI_Comm_rank(node, &rank), "counting nodes");
+    const int first = rank == 0;
+    must(MPI_Comm_free(&node), "counting nodes");
+    must(MPI_Allreduce(&first, &nodes, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "counting nodes");
+    return nodes;
+}
+
+/* Turns the kernel's code into an exit status, the same on all ranks, and says why. */
+static int explain(int code, int64_t wrong, int rank, const struct options *options)
+{
+    must(code > MPI_SUCCESS ? code : MPI_SUCCESS, "the exchange");
+    if (code == RINGSIDE_NO_MEMORY && rank == 0)
+        fprintf(stderr,
+                NAME ": not enough memory: %lld doubles need %.1f GB on each rank, and this node "
+                     "has %.1f GB left for all its ranks. Choose fewer doubles or fewer ranks.\n",
+                options->doubles, 16e-9 * (double)options->doubles,
+                1e-9 * (double)ringside_available_bytes());
+    else if (code < 0 && code != RINGSIDE_WRONG_DATA && rank == 0)
+        fprintf(stderr, NAME ": the ranks were not given the same command line (code %d)\n", code);
+    if (code < 0 && code != RINGSIDE_WRONG_DATA)
+        return BAD_INPUT;
+
+    if (code == RINGSIDE_WRONG_DATA)
+        fprintf(stderr, NAME ": rank %d: variant %s: %" PRId64 " of %lld elements were wrong\n",
+                rank, options->variant, wrong,
+                options->doubles * (options->reps + options->warmup));
+    int any = code == RINGSIDE_WRONG_DATA;
+    must(MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD), "verifying");
+    return any ? WRONG_DATA : DONE;
+}
+
+static int run(int rank, const struct options *options)
+{
+    const int total = (int)(options->warmup + options->reps);
+    double *seconds = malloc((size_t)total * sizeof *seconds);
+    int64_t wrong = 0;
+    int size = 0;
+    must(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+    const int code =
+        RUN(MPI_COMM_WORLD, options->variant, options->doubles, total, seconds, &wrong);
+    const int status = explain(code, wrong, rank, options);
+    if (status == DONE) {
+        const int nodes = count_nodes();
+        must(MPI_Reduce(rank == 0 ? MPI_IN_PLACE : seconds, seconds, total, MPI_DOUBLE, MPI_MAX, 0,
+                        MPI_COMM_WORLD),
+             "collecting the times");
+        if (rank == 0)
+            printf("source,kernel,variant,ranks,nodes,bytes,repetition,seconds\n");
+        for (int i = 0; rank == 0 && i < options->reps; i++)
+            printf("%s," NAME ",%s,%d,%d,%lld,%d,%.9f\n", options->source, options->variant, size,
+                   nodes, options->doubles * (long long)sizeof(double), i + 1,
+                   seconds[options->warmup + i]);
+    }
+    free(seconds);
+    return status;
+}
+
+int main(int argc, char **argv)
+{
+    struct options options = {.source = "mpiexec", .doubles = 1000, .reps = 10, .warmup = 1};
+    char why[512] = "";
+    int rank = 0, status = DONE;
+    must(MPI_Init(&argc, &argv), "MPI_Init");
+    must(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
+    must(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+
+    if (!read_options(argc, argv, &options, why, sizeof why)) {
+        status = BAD_INPUT;
+        if (rank == 0) {
+            fprintf(stderr, NAME ": %s (--help explains)\n", why);
+            print_variants(stderr);
+        }
+    } else if (options.help) {
+        if (rank == 0)
+            print_help();
+    } else {
+        status = run(rank, &options);
+    }
+    fflush(stdout);
+    if (MPI_Finalize() != MPI_SUCCESS && status == DONE) {
+        fprintf(stderr, NAME ": MPI_Finalize failed, probably over messages never received\n");
+        status = MPI_FAILED;
+    }
+    return status;
+}

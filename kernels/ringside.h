@@ -1,0 +1,82 @@
+/* The kernels: one C function per exchange, called alike from Python on live engines, from the
+ * small main under mpiexec, and on a simulated machine.
+ *
+ * A kernel is collective over the communicator it is given. It never calls MPI_Init or
+ * MPI_Finalize, never prints, never exits and keeps no static state. It returns
+ *
+ *   MPI_SUCCESS    every repetition was carried out, and every element arrived as it was sent;
+ *   above zero     the MPI error code that an MPI call returned. The call that failed ends the
+ *                  kernel on this rank, which enters no further collective; the other ranks may
+ *                  still be in theirs. Nothing of this is seen unless the communicator's error
+ *                  handler is MPI_ERRORS_RETURN (mpi4py sets it; a C program must);
+ *   below zero     one of the codes below. All but RINGSIDE_WRONG_DATA are agreed among the
+ *                  ranks before the exchange begins: every rank returns the same one, and no
+ *                  message has been sent.
+ */
+#ifndef RINGSIDE_H
+#define RINGSIDE_H
+
+#include <mpi.h>
+#include <stdint.h>
+
+/* MPI's own codes are never negative; small negative numbers are used inside some libraries. */
+enum {
+    RINGSIDE_WRONG_DATA = -1001,      /* verification failed on this rank: see *wrong */
+    RINGSIDE_UNKNOWN_VARIANT = -1002, /* no variant of this name */
+    RINGSIDE_BAD_COUNT = -1003,       /* doubles below 0 or above RINGSIDE_MAX_DOUBLES */
+    RINGSIDE_BAD_REPETITIONS = -1004, /* repetitions below 1 or above RINGSIDE_MAX_REPETITIONS */
+    RINGSIDE_ARGUMENTS_DIFFER = -1005, /* the ranks do not all ask for the same thing */
+    RINGSIDE_NO_MEMORY = -1006        /* the buffers of a node's ranks do not fit its memory */
+};
+
+/* MPI_Send takes its count as an int. 2^31 - 1 doubles are 16 GiB a message. */
+#define RINGSIDE_MAX_DOUBLES ((int64_t)2147483647)
+#define RINGSIDE_MAX_REPETITIONS 1000000
+
+/* The form of every kernel.
+ *
+ *   comm         the ranks that take part
+ *   variant      one of the kernel's variants, by name
+ *   doubles      message length, in doubles (8 bytes each)
+ *   repetitions  how many times the exchange is carried out, timed and verified
+ *   seconds      out: `repetitions` times in seconds, of this rank, barrier and verification not
+ *                included. A caller that could not get this memory passes NULL, and all ranks
+ *                return RINGSIDE_NO_MEMORY
+ *   wrong        out: how many received elements of all repetitions were wrong on this rank
+ */
+typedef int ringside_kernel(MPI_Comm comm, const char *variant, int64_t doubles, int repetitions,
+                            double *seconds, int64_t *wrong);
+
+/* The ring. Rank r sends `doubles` doubles to r + 1 and receives as many from r - 1, around the
+ * corner at the ends; a ring of one sends to itself. Element i holds rank * 1000 + i % 1000. The
+ * receive buffer holds -1 before every repetition and is compared after it, in every element.
+ * Needs 16 bytes a double on each rank.
+ *
+ *   blocking         Send, then Recv. Deadlocks once the library no longer buffers the message,
+ *                    which for a message to oneself may be at every length
+ *   parity           even ranks send first, odd ranks receive first
+ *   overlap          Isend and Irecv, work in chunks with a Test after every fifth, then Wait
+ *   separated_waits  the same, a Test after every chunk; Wait for the receive, use the data, and
+ *                    only then Wait for the send
+ *   sendrecv         MPI_Sendrecv
+ *   ssend            as blocking, with Ssend: deadlocks at every length
+ */
+ringside_kernel ringside_ring;
+
+/* The name of the ring's index-th variant, counted from 0; NULL past the last. */
+const char *ringside_ring_variant(int index);
+
+/* For kernels. Collective over comm; called by every rank before its exchange, also by one that
+ * has found an error of its own, so that all go on or all leave together. own is this rank's
+ * RINGSIDE_ code, or MPI_SUCCESS; bytes is what this rank has allocated but not touched; the
+ * RINGSIDE_ARGUMENTS numbers must be the same on all ranks. Returns the same code everywhere, or
+ * an MPI error code. */
+enum { RINGSIDE_ARGUMENTS = 3 };
+int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
+                   const int64_t arguments[RINGSIDE_ARGUMENTS]);
+
+/* Bytes that processes on this node may still take without swapping, with the limit of the
+ * container taken into account; INT64_MAX where the system does not tell. Not collective. */
+int64_t ringside_available_bytes(void);
+
+#endif
