@@ -92,6 +92,7 @@ void scope_event(const struct call *call, const struct comm *comm, int peer, int
         .peer = peer,
         .tag = tag,
         .comm = comm->number,
+        .left = call->left,
     };
     scope.n_events++;
 }
@@ -126,6 +127,7 @@ int scope_pause(struct call *call) {
     if (call->generation == scope.generation)
         return MPI_SUCCESS;
     scope.waiting = NULL;
+    call->left = true;
     return scope.code;
 }
 

@@ -113,6 +113,7 @@ struct event {
     double start, end, blocked;
     long long bytes, request, seq;
     int call, peer, tag, comm;
+    int left; /* by a break, so its message was never delivered */
 };
 
 struct scope {
@@ -165,6 +166,7 @@ extern struct scope scope;
 struct call {
     double start, pause; /* pause: when it first had to wait, 0 if it never did */
     int name, mode, generation;
+    bool left;
     long polls;
     const MPI_Request *requests;
     int n_requests;

@@ -60,7 +60,7 @@ def stuck(view, code, targets="all"):
     return caught.value.verdict
 
 
-def test_ring_of_large_sends_is_a_circle(view):
+def test_ring_of_large_sends_is_a_circle(cluster, view):
     verdict = stuck(
         view,
         f"""
@@ -74,6 +74,8 @@ def test_ring_of_large_sends_is_a_circle(view):
     assert "0 -> 1 -> 2 -> 3 -> 0" in str(verdict)
     assert "40 MB" in str(verdict)
     assert verdict.report["drained"] == 4
+    events = cluster.events()
+    assert events["left"].tolist() == [True] * 4
     assert view["data"][2][0] == 2.0  # the sender's own data are untouched
 
 
@@ -113,11 +115,12 @@ def test_ring_of_large_sends_is_a_circle(view):
         ),
         pytest.param("if rank == 0: comm.Probe(source=1)", "finished", (0,), id="probe"),
         pytest.param(
-            "if rank == 1: comm.irecv(source=MPI.ANY_SOURCE).wait()", "finished", (1,), id="any source"
+            "if rank == 1: comm.irecv(source=MPI.ANY_SOURCE).wait()",
+            "finished",
+            (1,),
+            id="any source",
         ),
-        pytest.param(
-            "if rank == 0: comm.ssend(1, dest=0)", "circle", (0,), id="send to itself"
-        ),
+        pytest.param("if rank == 0: comm.ssend(1, dest=0)", "circle", (0,), id="send to itself"),
         pytest.param(
             "if rank == 0: MPI.Request.Waitany([comm.Irecv(np.zeros(1), source=s) for s in (1, 2)])",
             "finished",
@@ -338,7 +341,7 @@ def test_stepping_aside_sees_nothing_and_comes_back(cluster, view):
     ],
 )
 def test_bad_arguments_are_the_librarys_own_errors(view, code):
-    with pytest.raises(Exception, match="(?i)invalid|MPI_ERR|too large") as caught:
+    with pytest.raises(Exception, match=r"(?i)invalid|MPI_ERR|too large") as caught:
         view.execute(code).get()
     assert not isinstance(caught.value, ringside.Deadlock)
 

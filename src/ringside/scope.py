@@ -24,7 +24,9 @@ EVENT = np.dtype(
         ("peer", "i4"),
         ("tag", "i4"),
         ("comm", "i4"),
-    ]
+        ("left", "i4"),
+    ],
+    align=True,
 )
 
 _library = None
@@ -106,14 +108,16 @@ def report() -> dict | None:
 
 def events() -> np.ndarray:
     """The calls seen so far, oldest first: a structured array, `call` by its MPI name, times in
-    seconds of this node's monotonic clock. Only the newest 65,536 are kept."""
+    seconds of this node's monotonic clock; `left` where a break ended the call. Only the newest
+    65,536 are kept."""
     library = _scope()
     raw = np.zeros(library.scope_events(None, 0), EVENT)
     raw = raw[: library.scope_events(raw.ctypes.data, len(raw))]
-    names = np.array([library.scope_name(i).decode() for i in range(raw["call"].max(initial=0) + 1)])
-    table = np.empty(len(raw), [("call", "U28") if f == "call" else (f, EVENT[f]) for f in EVENT.names])
-    for field in EVENT.names:
-        table[field] = names[raw["call"]] if field == "call" else raw[field]
+    names = [library.scope_name(i).decode() for i in range(raw["call"].max(initial=0) + 1)]
+    kinds = {"call": "U28", "left": "?"}
+    table = np.empty(len(raw), [(name, kinds.get(name, EVENT[name])) for name in EVENT.names])
+    for name in EVENT.names:
+        table[name] = np.array(names)[raw["call"]] if name == "call" else raw[name]
     return table
 
 

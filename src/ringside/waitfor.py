@@ -75,7 +75,7 @@ def line(state: dict) -> str:
     """What one rank is doing, e.g. "rank 0: MPI_Send to rank 1 (tag 0, 40 MB)"."""
     rank, call = state["rank"], state["call"]
     if state["state"] == "idle":
-        return f"rank {rank}: idle, its cell has ended"
+        return f"rank {rank}: idle"
     if state["state"] == "computing":
         return f"rank {rank}: computing"
     needs = [_need(need) for need in state["needs"] if need["kind"] != "unknown"]
@@ -198,7 +198,10 @@ def _mismatch(rank, need, states, unreceived) -> tuple[str, str] | None:
         if same_comm and same_tag and not same_source:
             return "source", f"the source is wrong: {wanted}, and what has come is {sent}."
         if same_source and same_tag and not same_comm:
-            return "communicator", f"the communicators differ: {wanted}, and {sent} came on another."
+            return (
+                "communicator",
+                f"the communicators differ: {wanted}, and {sent} came on another.",
+            )
     return None
 
 
@@ -245,4 +248,5 @@ def _outcome(report: dict) -> str:
     taken = report["drained"]
     messages = "1 message was" if taken == 1 else f"{taken} messages were"
     taken_out = f"{messages} taken out; " if taken else ""
-    return f"{taken_out}the same engines, with all their variables, run the next cell."
+    rest = "the same ranks, with all their variables, run the next cell."
+    return taken_out + rest if taken else rest.capitalize()

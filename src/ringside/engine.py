@@ -1,0 +1,101 @@
+"""What runs inside an engine: the scope, then MPI, then ipyparallel's own engine.
+
+Started by mpiexec as `python -m ringside.engine`; the controller's connection information and
+the cluster's directory come through the environment.
+"""
+
+import faulthandler
+import os
+import signal
+import sys
+import threading
+import time
+from pathlib import Path
+
+from ringside import launch, lease
+
+# Known before MPI starts, so that an engine that fails in MPI_Init can be named too.
+RANK_VARIABLES = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+PREFIX = "Ringside:"
+SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
+
+
+def launch_rank() -> int:
+    """This engine's rank as its launcher set it."""
+    for name in RANK_VARIABLES:
+        if name in os.environ:
+            return int(os.environ[name])
+    return 0
+
+
+def leave_with_controller(run: Path) -> None:
+    """End this process within about a second of the controller's end, whatever it is doing."""
+
+    def watch():
+        while lease.held(lease.controller_lock(run)):
+            time.sleep(1)
+        launch.remove(launch.shared_memory([os.getpid()]))
+        os._exit(1)
+
+    threading.Thread(target=watch, name="ringside-lease", daemon=True).start()
+
+
+def load_mpi():
+    """Load the scope, then MPI; ends the process with a plain message when either fails."""
+    from ringside import scope
+
+    try:
+        scope.load()
+    except OSError as error:
+        sys.exit(f"{PREFIX} the scope library did not load ({error}). Build it: make kernels")
+    try:
+        from mpi4py import MPI
+    except (ImportError, RuntimeError) as error:
+        sys.exit(
+            f"{PREFIX} mpi4py did not start ({error}). Its MPI library must be the one of this "
+            f"environment ({sys.prefix}): set the environment up again with make"
+        )
+    return MPI
+
+
+def fresh(directory: str) -> None:
+    """Forget every name of the engine's namespace and follow the notebook to its directory."""
+    from IPython import get_ipython
+
+    get_ipython().reset(new_session=False)
+    os.chdir(directory)
+
+
+def main() -> None:
+    """Run one engine until its controller ends."""
+    run = Path(os.environ["RINGSIDE_RUN"])
+    rank = launch_rank()
+    (run / f"rank-{rank}.pid").write_text(str(os.getpid()))
+    fault = open(run / f"rank-{rank}.fault", "w")
+    faulthandler.enable(fault, all_threads=False)
+    leave_with_controller(run)
+    MPI = load_mpi()
+    # MPI libraries install handlers of their own for these signals.
+    faulthandler.enable(fault, all_threads=False)
+
+    from ipyparallel.engine import app as stock
+
+    from ringside.kernel import RingsideKernel
+
+    class Engine(stock.IPEngine):
+        def init_signal(self):
+            signal.signal(signal.SIGINT, self.interrupt)
+            signal.signal(signal.SIGTERM, self._signal_stop)
+
+        def interrupt(self, *_):
+            if self.kernel is not None and self.kernel.running:
+                raise KeyboardInterrupt
+
+    stock.Kernel = RingsideKernel
+    engine = Engine(id=MPI.COMM_WORLD.Get_rank(), enable_nanny=False, timeout=60, log_level="WARN")
+    engine.initialize([f"--profile-dir={os.environ['RINGSIDE_PROFILE']}"])
+    engine.start()
+
+
+if __name__ == "__main__":
+    main()

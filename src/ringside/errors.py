@@ -1,0 +1,72 @@
+"""What can go wrong with a cluster, each read in a few plain lines instead of a traceback."""
+
+
+class ClusterError(RuntimeError):
+    """The cluster cannot be started, reached or used; the text says why and what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
+class RankDied(ClusterError):
+    """A rank's process ended. `rank`, `signal` (or None), `exit_code` (or None), `where`."""
+
+    def __init__(self, text: str, *, rank=None, signal=None, exit_code=None, where=""):
+        super().__init__(text)
+        self.rank = rank
+        self.signal = signal
+        self.exit_code = exit_code
+        self.where = where
+
+
+class Deadlock(RuntimeError):
+    """Ranks were stuck in MPI and have been freed: a deadlock, nobody left to help, or stopped.
+
+    `verdict` is a `ringside.waitfor.Verdict` (None if the scope had nothing to report) and
+    `errors` the other ranks' own Python errors: (rank, name, text, traceback lines).
+    """
+
+    def __init__(self, verdict, errors=(), text: str = ""):
+        self.verdict = verdict
+        self.errors = tuple(errors)
+        self.text = text
+        self._drawn = False
+        super().__init__("\n".join(self.lines()))
+
+    def lines(self) -> list[str]:
+        """The message: the Python error that left others waiting first, then the verdict."""
+        lines = []
+        for rank, name, text, traceback in self.errors:
+            lines.append(f"rank {rank} raised {name}: {text}")
+            lines.extend(f"    {line}" for line in traceback)
+        lines.extend((str(self.verdict) if self.verdict is not None else self.text).splitlines())
+        return lines
+
+    def _render_traceback_(self) -> list[str]:
+        # IPython may render an error more than once.
+        if self.verdict is not None and self.verdict.edges and not self._drawn:
+            self._drawn = True
+            _draw_beneath(self.verdict)
+        return self.lines()
+
+
+def _draw_beneath(verdict) -> None:
+    """Draw the wait-for graph once this cell's error is shown, if this is a notebook."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    if getattr(shell, "kernel", None) is None:
+        return
+
+    def show(*_):
+        shell.events.unregister("post_run_cell", show)
+        from IPython.display import display
+        from matplotlib import pyplot
+
+        from ringside import draw
+
+        figure = draw.wait_for(verdict).figure
+        display(figure)
+        pyplot.close(figure)
+
+    shell.events.register("post_run_cell", show)

@@ -1,0 +1,563 @@
+"""The cluster: starting, attaching, errors of ranks, deaths, interrupts, and nothing left."""
+
+import json
+import os
+import queue
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from collections import namedtuple
+from pathlib import Path
+
+import pytest
+from ipyparallel import CompositeError, interactive
+from jupyter_client.manager import KernelManager
+
+import ringside
+from ringside import client, launch, lease
+from ringside import cluster as module
+
+LIMIT = 60  # seconds for anything that starts a cluster on a busy machine
+SETUP = """
+import ctypes, os, time
+import numpy as np
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+def halo():
+    ctypes.string_at(0)
+"""
+
+
+@pytest.fixture
+def view(cluster):
+    """The cluster's view, with MPI imported on every rank."""
+    cluster.view.execute(SETUP)
+    return cluster.view
+
+
+def run_python(code: str, directory: Path, *arguments: str, **options) -> subprocess.Popen:
+    """Start a Python process like a notebook's, with its own IPython directory."""
+    return subprocess.Popen(
+        [sys.executable, "-c", textwrap.dedent(code), *arguments],
+        env=os.environ | {"IPYTHONDIR": str(directory), "IPP_NONINTERACTIVE": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        **options,
+    )
+
+
+def wait_for(condition, seconds: float) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def pids(cluster) -> list[int]:
+    """The process id of every rank."""
+    return cluster.view.apply_sync(os.getpid)
+
+
+# ---------------------------------------------------------------- starting
+
+
+def test_ranks_come_in_order(cluster):
+    @interactive
+    def rank():
+        from mpi4py import MPI
+
+        return MPI.COMM_WORLD.rank, MPI.COMM_WORLD.size
+
+    assert cluster.n == 4
+    assert cluster.client.ids == [0, 1, 2, 3]
+    assert cluster.view.apply_sync(rank) == [(0, 4), (1, 4), (2, 4), (3, 4)]
+    assert cluster.client[2].apply_sync(rank) == (2, 4)
+
+
+def test_starting_again_gives_the_same_cluster_with_fresh_namespaces(cluster):
+    held, before = cluster.view, pids(cluster)
+    held.execute("x = 5")
+    again = ringside.start(4)
+    assert again is cluster
+    assert again.view is held
+    assert pids(again) == before
+    assert held.apply_sync(interactive(lambda: "x" in globals())) == [False] * 4
+
+
+ATTACH = """
+import json, os, sys, ringside
+cluster = ringside.start(int(sys.argv[1]))
+cluster.view.execute("from mpi4py import MPI; left = MPI.COMM_WORLD.iprobe()")
+print(json.dumps({"pids": cluster.view.apply_sync(os.getpid),
+                  "cwd": cluster.view.apply_sync(os.getcwd),
+                  "names": cluster.view.apply_sync(lambda: "x" in globals()),
+                  "left": cluster.view["left"]}))
+"""
+
+
+def test_a_second_notebook_attaches(cluster, view, ipython_directory, tmp_path):
+    view.execute("x = 5")
+    view.execute("if rank == 0: comm.isend('left over', 1)")
+    view.execute("if rank == 3: comm.recv(source=2)", block=False)
+    other = run_python(ATTACH, ipython_directory, "4", cwd=tmp_path)
+    out, err = other.communicate(timeout=LIMIT)
+    assert other.returncode == 0, err
+    seen = json.loads(out)
+    assert seen["pids"] == pids(cluster)
+    assert seen["cwd"] == [str(tmp_path)] * 4
+    assert seen["names"] == [False] * 4
+    assert seen["left"] == [False] * 4
+
+
+def test_a_second_notebook_with_another_n_replaces_the_ranks(cluster, view, ipython_directory):
+    other = run_python(ATTACH, ipython_directory, "2")
+    out, err = other.communicate(timeout=LIMIT)
+    assert other.returncode == 0, err
+    with pytest.raises(ringside.cluster.ClusterError, match="have been replaced by 2 new ones"):
+        view.execute("rank")
+    assert view.apply_sync(os.getpid) == json.loads(out)["pids"]
+    assert cluster.n == 2
+
+
+def test_two_notebooks_that_start_at_once_share_one_cluster(tmp_path):
+    code = """
+        import os, sys, ringside
+        cluster = ringside.start(2)
+        print(cluster.view.apply_sync(os.getpid), flush=True)
+        sys.stdin.read()
+    """
+    both = [run_python(code, tmp_path, stdin=subprocess.PIPE) for _ in range(2)]
+    try:
+        first, second = [process.stdout.readline() for process in both]
+        assert first == second != ""
+    finally:
+        for process in both:
+            process.communicate(timeout=LIMIT)
+
+
+@pytest.mark.parametrize("n", [0, -1])
+def test_n_below_one_is_refused(cluster, n):
+    with pytest.raises(ValueError, match=f"at least one rank, not {n}"):
+        ringside.start(n)
+    assert pids(cluster)
+
+
+@pytest.mark.parametrize("n", [2.5, "4", None, True])
+def test_n_must_be_a_whole_number(cluster, n):
+    with pytest.raises(TypeError, match="whole number"):
+        ringside.start(n)
+    assert pids(cluster)
+
+
+def test_too_many_ranks_for_the_memory_are_refused(cluster, monkeypatch):
+    monkeypatch.setattr(module, "available_memory", lambda: 500e6)
+    with pytest.raises(ringside.cluster.ClusterError, match="at most 7 fit"):
+        ringside.start(8)
+    monkeypatch.undo()
+    assert pids(ringside.start(4)) == pids(cluster)
+
+
+def test_memory_limit_of_the_control_group_counts():
+    assert 0 < module.available_memory() <= 1e15
+
+
+def test_full_shared_memory_is_named(monkeypatch):
+    usage = namedtuple("usage", "total used free")
+    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(64e6, 63e6, 1e6))
+    with pytest.raises(ringside.cluster.ClusterError, match=r"/dev/shm has 1\.0 MB left"):
+        module._check_room(4)
+
+
+FAILING = """
+import sys
+import ringside
+from ringside import cluster, launch
+{patch}
+try:
+    ringside.start(2, timeout={timeout})
+except ringside.cluster.ClusterError as error:
+    print(error)
+"""
+
+
+def start_that_fails(patch: str, directory: Path, timeout: float = LIMIT) -> str:
+    """The text of the error of a start that cannot succeed; nothing may be left of it."""
+    process = run_python(FAILING.format(patch=patch, timeout=timeout), directory)
+    out, err = process.communicate(timeout=2 * LIMIT)
+    assert process.returncode == 0, err
+    assert list((directory / "profile_ringside").glob("cluster-*/")) == []
+    return out
+
+
+def script(path: Path, text: str) -> Path:
+    """An executable shell script."""
+    path.write_text(f"#!/bin/sh\n{text}\n")
+    path.chmod(0o755)
+    return path
+
+
+def test_the_engines_log_is_shown_when_they_do_not_start(tmp_path):
+    mpiexec = script(tmp_path / "mpiexec", "echo the library is missing; exit 3")
+    text = start_that_fails(f"launch.mpiexec = lambda: {str(mpiexec)!r}", tmp_path)
+    assert "ended while they were starting" in text
+    assert "the library is missing" in text
+
+
+def test_engines_that_never_come_end_the_start_in_time(tmp_path):
+    mpiexec = script(tmp_path / "mpiexec", "echo waiting for the doctor; sleep 600")
+    text = start_that_fails(f"launch.mpiexec = lambda: {str(mpiexec)!r}", tmp_path, timeout=5)
+    assert "0 of 2 ranks were ready after 5 s" in text
+    assert "waiting for the doctor" in text
+
+
+def test_a_busy_port_is_named(tmp_path):
+    code = "raise OSError(98, 'Address already in use')"
+    python = script(tmp_path / "python", f'exec {sys.executable} -c "{code}"')
+    text = start_that_fails(f"cluster.sys.executable = {str(python)!r}", tmp_path)
+    assert "a port of the controller was taken" in text
+
+
+def test_files_of_a_dead_cluster_are_removed(tmp_path):
+    code = """
+        import json, sys, ringside
+        from pathlib import Path
+        from ringside import lease
+        run = lease.directory()
+        (run / "leases").mkdir(parents=True)
+        (run / "leases" / "1-1").touch()
+        (run / "controller.lock").touch()
+        left = Path("/dev/shm") / f"ringside-test-{run.parent.parent.name}"
+        left.write_text("left")
+        (run / "cluster.json").write_text(json.dumps({"client": {}, "files": [str(left)]}))
+        cluster = ringside.start(1)
+        print(cluster.client.ids, left.exists())
+    """
+    process = run_python(code, tmp_path)
+    out, err = process.communicate(timeout=LIMIT)
+    assert out.split("\n")[0] == "[0] False", err
+
+
+# ---------------------------------------------------------------- nothing left
+
+ENDING = """
+import json, os, signal, sys, time, ringside
+cluster = ringside.start(2)
+status = cluster.client.request("status")
+files = cluster._info()["files"]
+processes = [*status["pids"].values(), status["controller"], status["mpiexec"]]
+cluster.view.execute("from mpi4py import MPI; MPI.COMM_WORLD.recv()", block=False)
+print(json.dumps({"processes": processes, "files": files}), flush=True)
+"""
+ENDINGS = {
+    "stop": "cluster.stop()",
+    "exit": "pass",
+    "kill": "os.kill(os.getpid(), signal.SIGKILL)",
+    "all killed": "[os.kill(p, signal.SIGKILL) for p in [*processes, os.getpid()]]",
+    "controller killed": "os.kill(status['controller'], signal.SIGKILL); time.sleep(4)",
+}
+
+
+@pytest.mark.parametrize("how", ENDINGS)
+def test_nothing_is_left(how, tmp_path):
+    process = run_python(ENDING + ENDINGS[how], tmp_path)
+    line = process.stdout.readline()
+    _, err = process.communicate(timeout=LIMIT)
+    assert line, err
+    left = json.loads(line)
+    assert wait_for(lambda: not any(map(launch.alive, left["processes"])), 6)
+    if how in ("stop", "exit", "kill"):
+        run = next((tmp_path / "profile_ringside").glob("cluster-*.lock")).with_suffix("")
+        assert wait_for(lambda: not run.exists(), 3)
+    if how != "all killed":
+        assert wait_for(lambda: not any(Path(file).exists() for file in left["files"]), 3)
+
+
+def test_an_interrupted_start_leaves_nothing(tmp_path):
+    process = run_python("import ringside; ringside.start(2)", tmp_path)
+    run = tmp_path / "profile_ringside"
+    assert wait_for(lambda: list(run.glob("cluster-*/rank-0.pid")), LIMIT)
+    started = [int(path.read_text() or 0) for path in run.glob("cluster-*/rank-*.pid")]
+    process.send_signal(signal.SIGINT)
+    _, err = process.communicate(timeout=LIMIT)
+    assert "KeyboardInterrupt" in err
+    assert wait_for(lambda: not any(launch.alive(pid) for pid in started if pid), 6)
+    assert list(run.glob("cluster-*/")) == []
+
+
+# ---------------------------------------------------------------- errors of ranks
+
+
+def test_a_deadlock_ends_with_one_error_and_the_same_engines(cluster, view):
+    before = pids(cluster)
+    view.execute("kept = rank * 10")
+    with pytest.raises(ringside.Deadlock) as caught:
+        view.execute("comm.recv(source=(rank + 1) % size)")
+    verdict = caught.value.verdict
+    assert verdict.kind == "deadlock"
+    assert verdict.ranks == (0, 1, 2, 3)
+    assert cluster.verdict is verdict
+    assert str(verdict) in str(caught.value)
+    assert caught.value._render_traceback_() == str(caught.value).splitlines()
+    assert pids(cluster) == before
+    assert view["kept"] == [0, 10, 20, 30]
+    view.execute("total = comm.allreduce(rank)")
+    assert view["total"] == [6] * 4
+
+
+def test_a_finished_rank_leaves_no_cell_hanging(view):
+    begun = time.monotonic()
+    with pytest.raises(ringside.Deadlock) as caught:
+        view.execute("if rank != 2: comm.barrier()")
+    assert time.monotonic() - begun < 5
+    assert caught.value.verdict.kind == "starved"
+    assert caught.value.verdict.ranks == (0, 1, 3)
+
+
+def test_the_python_error_that_left_others_waiting_comes_first(view):
+    with pytest.raises(ringside.Deadlock) as caught:
+        view.execute("if rank == 2: raise ValueError('no such halo')\ncomm.barrier()")
+    lines = caught.value._render_traceback_()
+    assert lines[0] == "rank 2 raised ValueError: no such halo"
+    assert [error[:3] for error in caught.value.errors] == [(2, "ValueError", "no such halo")]
+
+
+def test_errors_of_python_alone_are_left_as_they_are(view):
+    with pytest.raises(CompositeError, match="division by zero"):
+        view.execute("1 / 0")
+
+
+def test_a_receive_left_open_is_freed_by_the_next_cell(cluster, view):
+    waiting = cluster.client[[1]].execute("got = comm.recv(source=0)", block=False)
+    cluster.client[[2]].execute("time.sleep(1.5)", block=True)
+    assert not waiting.done()
+    assert not waiting.wait(0.8)
+    cluster.client[[0]].execute("comm.send('hello', 1)", block=True)
+    waiting.get(timeout=10)
+    assert cluster.client[1]["got"] == "hello"
+
+
+def test_waiting_for_a_receive_that_nobody_answers_ends(cluster, view):
+    waiting = cluster.client[[1]].execute("comm.recv(source=0)", block=False)
+    with pytest.raises(ringside.Deadlock):
+        waiting.get()
+
+
+def test_states_and_events_are_read_while_a_rank_waits(cluster, view):
+    cluster.clear()
+    waiting = cluster.client[[1]].execute("comm.Recv(np.empty(3), source=0)", block=False)
+    assert wait_for(lambda: cluster.states()[1]["state"] == "blocked", 5)
+    assert [state["rank"] for state in cluster.states()] == [0, 1, 2, 3]
+    cluster.client[[0]].execute("comm.Send(np.ones(3), 1)", block=True)
+    waiting.get(timeout=10)
+    events = cluster.events()
+    assert set(events["rank"]) >= {0, 1}
+    assert events["start"].is_monotonic_increasing
+    assert events["start"].min() == 0
+    assert (events["end"] >= events["start"]).all()
+
+
+def test_interrupt_frees_a_stuck_rank(cluster, view):
+    waiting = cluster.client[[1]].execute("comm.recv(source=0)", block=False)
+    assert wait_for(lambda: cluster.states()[1]["state"] == "blocked", 5)
+    cluster.interrupt()
+    with pytest.raises(ringside.Deadlock) as caught:
+        waiting.get(timeout=10)
+    assert caught.value.verdict.kind == "stopped"
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["while True: pass", "time.sleep(60)", "comm.barrier() if rank else time.sleep(60)"],
+)
+def test_ctrl_c_ends_a_cell_with_one_error(cluster, view, code):
+    before = pids(cluster)
+    timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
+    timer.start()
+    begun = time.monotonic()
+    with pytest.raises(ringside.Deadlock):
+        view.execute(code)
+    assert time.monotonic() - begun < 6
+    assert pids(cluster) == before
+
+
+STATES = {
+    "idle": {"state": "idle", "verdict": {"kind": "running", "round": 4, "ranks": []}},
+    "busy": {"state": "computing", "verdict": {"kind": "running", "round": 4, "ranks": []}},
+    "stuck": {"state": "blocked", "verdict": {"kind": "starved", "round": 4, "ranks": [1]}},
+    "next": {"state": "blocked", "verdict": {"kind": "starved", "round": 5, "ranks": [1]}},
+    "old": {"state": "blocked", "verdict": {"kind": "starved", "round": 1, "ranks": [1]}},
+    "served": {"state": "blocked", "verdict": {"kind": "running", "round": 4, "ranks": []}},
+}
+
+
+@pytest.mark.parametrize(
+    ("names", "waited", "outstanding", "answer"),
+    [
+        ("idle stuck", {1}, {1}, True),
+        ("idle stuck next", {1, 2}, {1, 2}, True),
+        ("idle stuck old", {1, 2}, {1, 2}, False),
+        ("idle stuck", {1}, {0, 1}, False),
+        ("idle stuck", {0}, {1}, False),
+        ("idle stuck", set(), {1}, False),
+        ("idle served", {1}, {1}, False),
+        ("busy stuck", {0, 1}, {0, 1}, False),
+    ],
+)
+def test_starved(names, waited, outstanding, answer):
+    states = {rank: STATES[name] for rank, name in enumerate(names.split())}
+    assert client.starved(states, waited, outstanding) is answer
+    assert not client.starved(states | {9: None}, waited, outstanding)
+
+
+# ---------------------------------------------------------------- deaths
+
+
+@pytest.mark.parametrize(
+    ("code", "rank", "number", "text"),
+    [
+        ("if rank == 2: halo()\ncomm.barrier()", 2, 11, "in halo"),
+        ("if rank == 1: os.kill(os.getpid(), 9)\ncomm.barrier()", 1, 9, "signal 9"),
+        ("if rank == 3: os._exit(3)\ncomm.barrier()", 3, None, "exit code 3"),
+    ],
+)
+def test_a_dead_rank_is_named_and_the_cluster_comes_back(cluster, view, code, rank, number, text):
+    before = pids(cluster)
+    with pytest.raises(ringside.RankDied, match=text) as caught:
+        view.execute(code)
+    assert (caught.value.rank, caught.value.signal) == (rank, number)
+    assert str(caught.value).startswith(f"rank {rank} died (")
+    assert len(caught.value._render_traceback_()) == 1
+    view.execute(SETUP)
+    assert view["rank"] == [0, 1, 2, 3]
+    assert cluster.client.ids == [0, 1, 2, 3]
+    assert cluster.client[rank]["rank"] == rank
+    assert not set(pids(cluster)) & set(before)
+
+
+def test_mpi_abort_is_named(cluster, view):
+    with pytest.raises(ringside.RankDied, match="called MPI_Abort with code 5"):
+        view.execute("if rank == 1: comm.Abort(5)\ncomm.barrier()")
+    assert len(pids(cluster)) == 4
+
+
+def test_a_death_between_two_cells_is_told_once(cluster, view):
+    victim = pids(cluster)[2]
+    os.kill(victim, signal.SIGKILL)
+    with pytest.raises(ringside.RankDied, match="rank 2 died"):
+        wait_for(lambda: view.apply_sync(os.getpid) is None, 10)
+    assert len(pids(cluster)) == 4
+
+
+def test_restart_keeps_client_and_view(cluster, view):
+    before = pids(cluster)
+    cluster.restart()
+    view.execute(SETUP)
+    assert view["rank"] == [0, 1, 2, 3]
+    assert not set(pids(cluster)) & set(before)
+
+
+# ---------------------------------------------------------------- in a notebook
+
+
+class Notebook:
+    """A kernel as JupyterLab runs it."""
+
+    def __init__(self, directory: Path):
+        self.manager = KernelManager()
+        self.manager.start_kernel(
+            env=os.environ | {"IPYTHONDIR": str(directory), "IPP_NONINTERACTIVE": "1"}
+        )
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=LIMIT)
+
+    def run(self, code: str, interrupt_after: float | None = None) -> list[dict]:
+        """The outputs of a cell: messages with `msg_type` and `content`."""
+        request = self.client.execute(textwrap.dedent(code))
+        begun = time.monotonic()
+        outputs = []
+        while time.monotonic() - begun < LIMIT:
+            if interrupt_after is not None and time.monotonic() - begun > interrupt_after:
+                self.manager.interrupt_kernel()
+                interrupt_after = None
+            try:
+                message = self.client.get_iopub_msg(timeout=0.1)
+            except queue.Empty:
+                continue
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            if message["msg_type"] == "status":
+                if message["content"]["execution_state"] == "idle":
+                    return outputs
+            elif message["msg_type"] != "execute_input":
+                outputs.append(message)
+        raise TimeoutError(f"the cell did not end: {outputs}")
+
+    def close(self):
+        """End the kernel as a restart does: killed, without a word."""
+        self.client.stop_channels()
+        self.manager.shutdown_kernel(now=True)
+
+
+@pytest.fixture
+def notebook(tmp_path):
+    """A notebook with a cluster of 4 ranks of its own; killed at the end, nothing may be left."""
+    notebook = Notebook(tmp_path)
+    try:
+        out = notebook.run("import ringside; cluster = ringside.start(4); cluster._info()")
+        assert out[-1]["msg_type"] == "execute_result", out
+        yield notebook
+    finally:
+        notebook.close()
+        assert wait_for(lambda: not list((tmp_path / "profile_ringside").glob("cluster-*/")), 8)
+
+
+def test_in_a_notebook(notebook):
+    assert notebook.run("%%px\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD") == []
+
+    for stream in ("--stream", "--no-stream"):
+        out = notebook.run(f"%%px {stream}\ncomm.recv(source=(comm.rank + 1) % comm.size)")
+        errors = [one for one in out if one["msg_type"] == "error"]
+        assert [one["content"]["ename"] for one in errors] == ["Deadlock"]
+        assert len(errors[0]["content"]["traceback"]) < 12
+        beneath = out[out.index(errors[0]) + 1 :]
+        assert [one["msg_type"] for one in beneath] == ["display_data"]
+        assert "image/png" in beneath[0]["content"]["data"]
+        assert not any("Ringside:" in str(one["content"]) for one in out)
+
+    begun = time.monotonic()
+    out = notebook.run("%%px\nif comm.rank == 1: comm.recv(source=0)\nelse:\n while 1: pass", 3.0)
+    assert time.monotonic() - begun < 12
+    assert [one["content"]["ename"] for one in out if one["msg_type"] == "error"] == ["Deadlock"]
+
+    out = notebook.run("%%px --targets 2\nprint(comm.rank)")
+    assert "2" in "".join(one["content"].get("text", "") for one in out)
+
+
+# ---------------------------------------------------------------- locks
+
+
+def test_a_lock_is_held_until_it_is_released(tmp_path):
+    lock = lease.Lock(tmp_path / "one")
+    assert lock.acquire()
+    assert lease.held(lock.path)
+    assert not lease.Lock(lock.path).acquire(wait=0.1)
+    lock.release()
+    assert not lease.held(lock.path)
+    assert lease.Lock(lock.path).acquire()
+
+
+def test_leases_of_the_dead_are_removed(tmp_path):
+    mine = lease.take(tmp_path)
+    dead = tmp_path / "leases" / "1-1"
+    dead.touch()
+    assert lease.leases(tmp_path) == [mine.path]
+    assert not dead.exists()

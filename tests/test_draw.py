@@ -1,0 +1,672 @@
+"""The pictures, by the data drawn in them: bars, arrows, lines and the sentence, not pixels."""
+
+from itertools import pairwise
+
+import matplotlib
+import pytest
+from matplotlib.patches import FancyArrowPatch
+
+matplotlib.use("Agg")
+
+import matplotlib.pyplot as plt
+import pandas as pd
+
+from ringside import draw, waitfor
+
+COLUMNS = ["rank", "start", "end", "call", "peer", "tag", "bytes", "comm"]
+COLUMNS += ["request", "blocked", "seq", "left"]
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    plt.close("all")
+
+
+# --- what the pictures are made of ----------------------------------------------------------
+
+
+def need(kind, peer, tag=0, members=(0, 1, 2, 3)):
+    return {
+        "kind": kind,
+        "comm": 0,
+        "members": list(members),
+        "peer": peer,
+        "tag": tag,
+        "bytes": 40_000_000,
+        "index": 0,
+    }
+
+
+def state(rank, call="", needs=(), doing="blocked", mode="all"):
+    return {
+        "rank": rank,
+        "state": doing,
+        "call": call,
+        "since": 0.31,
+        "mode": mode,
+        "needs": list(needs),
+        "posted": list(needs),
+        "entered": {},
+        "verdict": {"kind": "running", "round": 1, "ranks": []},
+    }
+
+
+def verdict(states, edges, kind="deadlock"):
+    """Edges as triples (source, target, label)."""
+    return waitfor.Verdict(
+        kind=kind,
+        cause="circle",
+        ranks=tuple(sorted({edge[0] for edge in edges})),
+        sentences=(),
+        edges=tuple(waitfor.Edge(*edge) for edge in edges),
+        report={"states": states, "unreceived": []},
+    )
+
+
+def stuck_ring(n):
+    states = [state(r, "MPI_Send", [need("send", (r + 1) % n)]) for r in range(n)]
+    return verdict(states, [(r, (r + 1) % n, "Send tag 0, 40 MB") for r in range(n)])
+
+
+def events(*rows):
+    """A table as cluster.events() gives it, from rows without comm, seq and left."""
+    seq: dict[int, int] = {}
+    full = []
+    for rank, start, end, call, peer, tag, size, request, blocked in rows:
+        seq[rank] = seq.get(rank, -1) + 1
+        row = (rank, start, end, call, peer, tag, size, 0, request, blocked, seq[rank], False)
+        full.append(row)
+    return pd.DataFrame(full, columns=COLUMNS).sort_values("start", ignore_index=True)
+
+
+def send(rank, start, end, peer, tag=0, blocked=0.0, call="MPI_Send", request=0):
+    return rank, start, end, call, peer, tag, 8000, request, blocked
+
+
+def recv(rank, start, end, peer, tag=0, blocked=0.0, call="MPI_Recv", request=0):
+    return rank, start, end, call, peer, tag, 8000, request, blocked
+
+
+def wait(rank, start, end, request, peer=-2, tag=-1, blocked=0.0, call="MPI_Wait"):
+    return rank, start, end, call, peer, tag, 8000, request, blocked
+
+
+def blocking_ring(n=4):
+    rows = []
+    for r in range(n):
+        turn = 0.1 * (n - r)  # the last rank comes free first
+        rows.append(send(r, 0.001 * r, turn, (r + 1) % n, blocked=turn - 0.05))
+        rows.append(recv(r, turn, turn + 0.08, (r - 1) % n))
+    return events(*rows)
+
+
+# --- what is in the pictures ----------------------------------------------------------------
+
+
+def arrows(ax):
+    found = {p.get_gid().removeprefix("arrow "): p for p in ax.patches if is_arrow(p)}
+    assert len(found) == sum(map(is_arrow, ax.patches)), "two arrows on one pair of ranks"
+    return found
+
+
+def is_arrow(patch):
+    return isinstance(patch, FancyArrowPatch)
+
+
+def collection(ax, gid):
+    """Corners of each shape in the collection of that name; none if there is no such thing."""
+    found = [c for c in ax.collections if c.get_gid() == gid]
+    return [path.vertices.tolist() for c in found for path in c.get_paths()]
+
+
+def bars(ax):
+    """(row, start, end) of each bar, by family."""
+    found = {}
+    for family in draw.FAMILIES:
+        for corners in collection(ax, f"bars {family}"):
+            (start, low), (_, high), (end, _) = corners[:3]
+            found.setdefault(family, []).append((round((low + high) / 2, 6), start, end))
+    return found
+
+
+def messages(ax):
+    """(row of the sender, start, row of the receiver, end) of each line, to the nearest row."""
+    lines = collection(ax, "messages")
+    return sorted((round(y1), x1, round(y2), x2) for (x1, y1), (x2, y2) in lines)
+
+
+def words(ax):
+    return {t.get_gid(): t.get_text() for t in ax.texts if t.get_gid()}
+
+
+def legend(ax):
+    return [t.get_text() for t in ax.get_legend().get_texts()]
+
+
+def all_inside(ax):
+    """Nothing that is drawn reaches out of the figure, and no two pieces of text overlap."""
+    figure = ax.figure
+    figure.canvas.draw()
+    inside = figure.bbox.padded(2)
+    box = ax.get_tightbbox()
+    assert inside.x0 <= box.x0 and inside.y0 <= box.y0, (box, inside)
+    assert box.x1 <= inside.x1 and box.y1 <= inside.y1, (box, inside)
+    shown = [(t.get_text(), t.get_window_extent()) for t in ax.texts if t.get_text()]
+    if ax.get_legend():
+        shown.append(("the legend", ax.get_legend().get_window_extent()))
+    if ax.axison and len(ax.get_xticks()):
+        shown.append(("the time axis", ax.xaxis.get_tightbbox()))
+    for i, (one, first) in enumerate(shown):
+        for other, second in shown[i + 1 :]:
+            assert not first.padded(-1).overlaps(second), f"{one!r} lies on {other!r}"
+
+
+# --- ring -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8, 32])
+def test_ring_joins_each_rank_to_its_right_neighbour(n):
+    ax = draw.ring(n)
+    assert set(arrows(ax)) == {f"{r} -> {(r + 1) % n}" for r in range(n)}
+    assert [words(ax)[f"number {r}"] for r in range(n)] == [str(r) for r in range(n)]
+    assert "".join(words(ax)["caption"].split()) == "".join(draw.text(ax).split())
+    all_inside(ax)
+
+
+def test_ring_of_no_ranks_is_refused():
+    with pytest.raises(ValueError, match="at least one rank, not 0"):
+        draw.ring(0)
+
+
+def test_draws_into_given_axes_and_opens_no_other_figure():
+    _, ax = plt.subplots()
+    before = plt.get_fignums()
+    assert draw.ring(3, ax=ax) is ax
+    assert draw.wait_for(stuck_ring(3), ax=plt.subplots()[1]) is not ax
+    assert draw.timeline(blocking_ring(), ax=plt.subplots()[1]) is not ax
+    assert len(plt.get_fignums()) == len(before) + 2
+
+
+def test_text_of_foreign_axes_says_what_to_do():
+    with pytest.raises(ValueError, match=r"ringside\.draw\.ring"):
+        draw.text(plt.subplots()[1])
+
+
+# --- wait-for graph -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("n", [2, 3, 4, 5, 8, 16, 32])
+def test_a_stuck_ring_is_one_bold_circle(n):
+    ax = draw.wait_for(stuck_ring(n))
+    found = arrows(ax)
+    assert set(found) == {f"{r} -> {(r + 1) % n}" for r in range(n)}
+    assert "waits for" not in legend(ax)
+    all_inside(ax)
+    if n > 2:
+        assert draw.text(ax).endswith(
+            "wait in a circle: each one sends to the next and none receives."
+        )
+
+
+def test_sentence_of_the_four_rank_deadlock():
+    expected = "Ranks 0, 1, 2 and 3 wait in a circle: each one sends to the next and none receives."
+    assert draw.text(draw.wait_for(stuck_ring(4))) == expected
+
+
+def test_circle_is_named_in_the_order_of_waiting():
+    states = [state(r, "MPI_Recv", [need("recv", (r - 1) % 4)]) for r in range(4)]
+    ax = draw.wait_for(verdict(states, [(r, (r - 1) % 4, "Recv tag 0") for r in range(4)]))
+    assert draw.text(ax) == (
+        "Ranks 0, 3, 2 and 1 wait in a circle: each one receives from the next and none sends."
+    )
+
+
+def test_mutual_wait_is_two_arrows_apart_with_both_tags():
+    states = [
+        state(0, "MPI_Send", [need("send", 1, 5)]),
+        state(1, "MPI_Recv", [need("recv", 0, 6)]),
+    ]
+    ax = draw.wait_for(verdict(states, [(0, 1, "Send tag 5, 40 MB"), (1, 0, "Recv tag 6")]))
+    ax.figure.canvas.draw()
+    there, back = (arrows(ax)[key].get_path() for key in ("0 -> 1", "1 -> 0"))
+    # Rank 0 stands on the left, rank 1 on the right: one arrow bends up, the other one down.
+    assert there.vertices[1, 1] > 0.2 and back.vertices[1, 1] < -0.2
+    assert words(ax)["label 0 -> 1"] == "Send tag 5, 40 MB"
+    assert words(ax)["label 1 -> 0"] == "Recv tag 6"
+    assert draw.text(ax) == (
+        "Ranks 0 and 1 wait for each other: rank 0 is in MPI_Send to rank 1 with tag 5 "
+        "and rank 1 is in MPI_Recv from rank 0 with tag 6."
+    )
+
+
+def test_only_the_circle_is_bold_and_shapes_tell_the_states():
+    states = [
+        state(0, "MPI_Recv", [need("recv", 3)]),
+        state(1, "MPI_Send", [need("send", 2)]),
+        state(2, "MPI_Send", [need("send", 1)]),
+        state(3, doing="computing"),
+        state(4, "MPI_Recv", [need("recv", 2)]),
+    ]
+    edges = [(0, 3, "Recv tag 0"), (1, 2, "Send tag 0"), (2, 1, "Send tag 0"), (4, 2, "Recv tag 0")]
+    ax = draw.wait_for(verdict(states, edges))
+    found = arrows(ax)
+    thin = {found[key].get_linewidth() for key in ("0 -> 3", "4 -> 2")}
+    bold = {found[key].get_linewidth() for key in ("1 -> 2", "2 -> 1")}
+    assert len(thin) == len(bold) == 1 and min(bold) >= 2 * max(thin)
+    nodes = {p.get_gid(): type(p).__name__ for p in ax.patches if p.get_gid().startswith("rank")}
+    assert nodes["rank 3 computing"] == "Circle" and nodes["rank 1 blocked"] == "RegularPolygon"
+    assert legend(ax) == ["blocked in a call", "computing", "waits for", "waits in a circle"]
+    assert draw.text(ax) == (
+        "Ranks 1 and 2 wait for each other: each one sends to the other and neither receives; "
+        "rank 4 waits behind ranks 1 and 2; rank 0 waits in MPI_Recv for rank 3, "
+        "which is computing."
+    )
+    all_inside(ax)
+
+
+def test_collective_one_rank_never_enters():
+    states = [state(r, "MPI_Barrier", [need("collective", -1)]) for r in range(3)]
+    states.append(state(3, doing="idle"))
+    edges = [(r, 3, "MPI_Barrier") for r in range(3)]
+    ax = draw.wait_for(verdict(states, edges, kind="starved"))
+    assert set(arrows(ax)) == {"0 -> 3", "1 -> 3", "2 -> 3"}
+    assert "waits in a circle" not in legend(ax)
+    assert draw.text(ax) == (
+        "Ranks 0, 1 and 2 wait in MPI_Barrier for rank 3, which is idle; "
+        "nobody is left who could help."
+    )
+    all_inside(ax)
+
+
+def test_a_rank_that_waits_for_itself_gets_a_loop():
+    ax = draw.wait_for(verdict([state(0, "MPI_Send", [need("send", 0)])], [(0, 0, "Send tag 0")]))
+    ax.figure.canvas.draw()
+    loop = arrows(ax)["0 -> 0"].get_path().vertices
+    assert loop[:, 1].max() > 0.35, "the loop stays inside the node"
+    assert draw.text(ax) == "Rank 0 waits for itself: it is in MPI_Send to rank 0 with tag 0."
+    all_inside(ax)
+
+
+@pytest.mark.parametrize("mode", ["any", "all"])
+def test_one_of_several_is_enough(mode):
+    """A receive from any source is freed by one rank that can still send: no circle."""
+    states = [
+        state(0, "MPI_Recv", [need("recv", -1, members=(0, 1, 2))], mode=mode),
+        state(1, "MPI_Recv", [need("recv", 0)]),
+        state(2, doing="computing"),
+    ]
+    ax = draw.wait_for(states)
+    assert not [name for name in legend(ax) if name.startswith("waits in a circle")]
+    assert "one of these is enough" in legend(ax)
+    assert draw.text(ax) == (
+        "Ranks 0 and 1 wait in MPI_Recv for rank 2 in the end, which is computing."
+    )
+    dashed = {key for key, p in arrows(ax).items() if p.get_linestyle() != "-"}
+    assert dashed == {"0 -> 1", "0 -> 2"}
+    # The same wait is a deadlock once the last one who could help waits as well.
+    states[2] = state(2, "MPI_Recv", [need("recv", 0)])
+    ax = draw.wait_for(states)
+    assert "waits in a circle" in legend(ax)
+    assert draw.text(ax).startswith("Ranks 0, 1 and 2 wait for one another")
+
+
+def test_two_needs_of_one_rank_share_an_arrow_with_both_labels():
+    states = [
+        state(0, "MPI_Waitall", [need("send", 1, 1), need("recv", 1, 2)]),
+        state(1, doing="computing"),
+    ]
+    ax = draw.wait_for(verdict(states, [(0, 1, "Send tag 1"), (0, 1, "Recv tag 2")]))
+    assert words(ax)["label 0 -> 1"] == "Send tag 1\nRecv tag 2"
+
+
+def test_labels_of_a_crowded_graph_keep_apart():
+    states = [
+        state(r, "MPI_Waitall", [need("recv", (r - 1) % 4), need("send", (r + 1) % 4, 1)])
+        for r in range(4)
+    ]
+    edges = [(r, (r + step) % 4, f"{r} needs {step}") for r in range(4) for step in (1, 2, 3)]
+    ax = draw.wait_for(verdict(states, edges))
+    assert len([gid for gid in words(ax) if gid.startswith("label")]) == 12
+    all_inside(ax)
+
+
+def test_many_equal_labels_are_said_once_and_many_ranks_drop_them():
+    ax = draw.wait_for(stuck_ring(8))
+    assert "waits in a circle: Send tag 0, 40 MB" in legend(ax)
+    assert not [gid for gid in words(ax) if gid.startswith("label")]
+    ax = draw.wait_for(stuck_ring(4))
+    assert len([gid for gid in words(ax) if gid.startswith("label")]) == 4
+    assert words(ax)["call 0"] == "MPI_Send\nfor 310 ms"
+
+
+def test_nobody_waits():
+    states = [state(r, doing="computing") for r in range(3)]
+    ax = draw.wait_for(states)
+    assert not arrows(ax)
+    assert draw.text(ax) == "No rank waits for another one; ranks 0, 1 and 2 are busy."
+
+
+def test_a_list_of_states_finds_its_own_edges():
+    ax = draw.wait_for(stuck_ring(3).report["states"])
+    assert set(arrows(ax)) == {"0 -> 1", "1 -> 2", "2 -> 0"}
+
+
+def test_more_ranks_than_states_and_fewer():
+    ax = draw.wait_for(stuck_ring(3), n=5)
+    assert [f"rank {r} idle" in {p.get_gid() for p in ax.patches} for r in (3, 4)] == [True, True]
+    with pytest.raises(ValueError, match="the states speak of 3"):
+        draw.wait_for(stuck_ring(3), n=2)
+    with pytest.raises(ValueError, match="is the cluster running"):
+        draw.wait_for([])
+
+
+# --- timeline -------------------------------------------------------------------------------
+
+
+def test_blocking_ring_has_a_bar_a_call_and_a_line_a_message():
+    ax = draw.timeline(blocking_ring())
+    found = bars(ax)
+    assert len(found["send"]) == len(found["recv"]) == 4
+    assert set(found) == {"send", "recv"}
+    # Rank r sends at 0.001 r; its right neighbour's receive ends at 0.1 (4 - (r + 1)) + 0.08.
+    expected = [(r, 0.001 * r, (r + 1) % 4, 0.1 * (4 - (r + 1) % 4) + 0.08) for r in range(4)]
+    for line, right in zip(messages(ax), expected, strict=True):
+        assert line == pytest.approx(right)
+    assert draw.text(ax) == (
+        "Rank 0 was blocked longest, 350 ms of 480 ms, in MPI_Send to rank 1; "
+        "all 4 messages were received."
+    )
+    all_inside(ax)
+
+
+def test_rank_zero_is_on_top_with_whole_ranks_as_ticks():
+    ax = draw.timeline(blocking_ring())
+    ax.figure.canvas.draw()
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["0", "1", "2", "3"]
+    bottom, top = ax.get_ylim()
+    assert bottom > 3 > 0 > top
+
+
+def test_blocked_time_is_hatched_from_the_start_of_the_call():
+    ax = draw.timeline(events(recv(0, 1.0, 2.0, 1, blocked=0.75), send(1, 1.7, 2.0, 0)))
+    ((corners),) = collection(ax, "blocked")
+    assert (corners[0][0], corners[2][0]) == (1.0, 1.75)
+    assert next(c for c in ax.collections if c.get_gid() == "blocked").get_hatch()
+    assert "blocked" in legend(ax)
+
+
+@pytest.mark.parametrize(
+    ("span", "label", "last"),
+    [(2.0, "Time (s)", "2"), (0.02, "Time (ms)", "20"), (2e-5, "Time (µs)", "20")],
+)
+def test_time_axis_has_the_unit_that_suits(span, label, last):
+    ax = draw.timeline(events(send(0, 0, span / 2, 1), recv(1, 0, span, 0)))
+    ax.figure.canvas.draw()
+    assert ax.get_xlabel() == label
+    assert last in [tick.get_text() for tick in ax.get_xticklabels()]
+
+
+def test_nth_send_goes_to_nth_receive_and_tags_stay_apart():
+    table = events(
+        send(0, 0.0, 0.1, 1, tag=1),
+        send(0, 0.2, 0.3, 1, tag=2),
+        send(0, 0.4, 0.5, 1, tag=1),
+        recv(1, 1.0, 1.1, 0, tag=2),
+        recv(1, 1.2, 1.3, 0, tag=1),
+        recv(1, 1.4, 1.5, 0, tag=1),
+    )
+    assert messages(draw.timeline(table)) == [
+        (0, 0.0, 1, 1.3),
+        (0, 0.2, 1, 1.1),
+        (0, 0.4, 1, 1.5),
+    ]
+
+
+def test_messages_of_two_communicators_stay_apart():
+    table = events(send(0, 0.0, 0.1, 1), send(0, 0.2, 0.3, 1), recv(1, 1.0, 1.1, 0))
+    table.loc[table.start != 0.0, "comm"] = 1
+    ax = draw.timeline(table)
+    assert messages(ax) == [(0, 0.2, 1, 1.1)]
+    assert len(collection(ax, "stubs")) == 1
+
+
+def test_nonblocking_receive_ends_with_the_wait_of_its_own_request():
+    table = events(
+        recv(1, 0.0, 0.1, 0, tag=1, call="MPI_Irecv", request=7),
+        recv(1, 0.1, 0.2, 0, tag=2, call="MPI_Irecv", request=8),
+        send(0, 0.3, 0.4, 1, tag=1, call="MPI_Isend", request=7),  # numbers are each rank's own
+        send(0, 0.4, 0.5, 1, tag=2),
+        wait(0, 0.5, 0.6, request=7),
+        wait(1, 0.6, 0.7, request=8, peer=0, tag=2),
+        wait(1, 0.7, 0.9, request=7, peer=0, tag=1, call="MPI_Test"),
+    )
+    ax = draw.timeline(table)
+    assert messages(ax) == [(0, 0.3, 1, 0.9), (0, 0.4, 1, 0.7)]
+    assert len(bars(ax)["wait"]) == 3
+
+
+def test_waitall_is_one_bar_and_ends_each_receive_at_its_own_time():
+    table = events(
+        recv(1, 0.0, 0.1, 0, call="MPI_Irecv", request=1),
+        recv(1, 0.1, 0.2, 2, call="MPI_Irecv", request=2),
+        send(0, 0.0, 0.5, 1),
+        send(2, 0.0, 0.8, 1),
+        wait(1, 0.2, 0.5, request=1, peer=0, tag=0, blocked=0.3, call="MPI_Waitall"),
+        wait(1, 0.2, 0.8, request=2, peer=2, tag=0, blocked=0.6, call="MPI_Waitall"),
+    )
+    ax = draw.timeline(table)
+    assert bars(ax)["wait"] == [(1, 0.2, 0.8)]
+    assert messages(ax) == [(0, 0.0, 1, 0.5), (2, 0.0, 1, 0.8)]
+    assert draw.text(ax).startswith("Rank 1 was blocked longest, 600 ms of 800 ms, in MPI_Waitall")
+
+
+def test_a_wait_that_was_left_finishes_nothing():
+    table = events(
+        recv(1, 0.0, 0.1, 0, call="MPI_Irecv", request=1),
+        send(0, 0.05, 0.3, 1),
+        wait(1, 0.3, 0.8, request=0, call="MPI_Waitall", blocked=0.5),
+    )
+    ax = draw.timeline(table)
+    assert messages(ax) == []
+    assert len(collection(ax, "stubs")) == 1
+    assert draw.text(ax).endswith("the message was not received.")
+
+
+def test_sendrecv_sends_and_receives_in_one_bar():
+    rows = []
+    for r in range(3):
+        end = 0.5 + 0.1 * r
+        rows.append(send(r, 0.01 * r, end, (r + 1) % 3, call="MPI_Sendrecv", request=9))
+        rows.append(recv(r, 0.01 * r, end, (r - 1) % 3, call="MPI_Sendrecv", request=-9))
+    ax = draw.timeline(events(*rows))
+    assert len(bars(ax)["sendrecv"]) == 3
+    assert messages(ax) == [(0, 0.0, 1, 0.6), (1, 0.01, 2, 0.7), (2, 0.02, 0, 0.5)]
+
+
+def test_persistent_requests_send_at_each_start():
+    rows = [
+        send(0, 0.0, 0.01, 1, call="MPI_Send_init", request=1),
+        recv(1, 0.0, 0.01, 0, call="MPI_Recv_init", request=1),
+    ]
+    for turn in (1.0, 2.0):
+        rows += [
+            send(0, turn, turn + 0.1, 1, call="MPI_Start", request=1),
+            recv(1, turn, turn + 0.1, 0, call="MPI_Start", request=1),
+            wait(1, turn + 0.2, turn + 0.5, request=1, peer=0, tag=0),
+        ]
+    assert messages(draw.timeline(events(*rows))) == [(0, 1.0, 1, 1.5), (0, 2.0, 1, 2.5)]
+
+
+def test_receive_from_anyone_leaves_a_message_that_is_asked_for_by_name():
+    table = events(
+        send(1, 0.0, 0.1, 0),
+        send(2, 0.1, 0.2, 0),
+        recv(0, 0.3, 0.4, -1, tag=-1),
+        recv(0, 0.5, 0.6, 1),
+    )
+    assert messages(draw.timeline(table)) == [(1, 0.0, 0, 0.6), (2, 0.1, 0, 0.4)]
+
+
+def test_receive_from_anyone_takes_the_earliest_message_left():
+    table = events(
+        send(1, 0.0, 0.1, 0),
+        send(1, 0.1, 0.2, 0),
+        send(2, 0.2, 0.3, 0),
+        recv(0, 0.4, 0.5, 1),
+        recv(0, 0.5, 0.6, -1, tag=-1),
+        recv(0, 0.6, 0.7, -1, tag=-1),
+    )
+    assert messages(draw.timeline(table)) == [(1, 0.0, 0, 0.5), (1, 0.1, 0, 0.6), (2, 0.2, 0, 0.7)]
+    table.loc[table.start == 0.0, "comm"] = 1  # nor does it take one of another communicator
+    table.loc[table.start == 0.4, "comm"] = 1
+    table = table[table.start != 0.4]
+    assert messages(draw.timeline(table)) == [(1, 0.1, 0, 0.6), (2, 0.2, 0, 0.7)]
+
+
+def test_receive_from_anyone_learns_its_source_from_the_wait():
+    table = events(
+        recv(0, 0.0, 0.1, -1, tag=-1, call="MPI_Irecv", request=1),
+        recv(0, 0.1, 0.2, -1, tag=-1, call="MPI_Irecv", request=2),
+        send(1, 0.2, 0.3, 0, tag=3),
+        send(2, 0.3, 0.4, 0, tag=4),
+        wait(0, 0.4, 0.5, request=1, peer=2, tag=4),
+        wait(0, 0.5, 0.6, request=2, peer=1, tag=3),
+    )
+    assert messages(draw.timeline(table)) == [(1, 0.2, 0, 0.6), (2, 0.3, 0, 0.5)]
+
+
+def test_receive_that_was_over_before_a_send_began_did_not_get_it():
+    table = events(recv(1, 0.0, 0.3, 0, blocked=0.3), send(0, 0.5, 0.6, 1), recv(1, 0.7, 0.8, 0))
+    assert messages(draw.timeline(table)) == [(0, 0.5, 1, 0.8)]
+
+
+def test_aborted_ring_ends_in_stubs_towards_the_receiver():
+    rows = [send(r, 0.02 * r, 0.35, (r + 1) % 4, blocked=0.35 - 0.02 * r) for r in range(4)]
+    ax = draw.timeline(events(*rows))
+    assert messages(ax) == []
+    stubs = collection(ax, "stubs")
+    assert len(stubs) == 4
+    for rank, ((x, y), (_, end)) in enumerate(sorted(stubs)):
+        assert x == pytest.approx(0.02 * rank) and abs(y - rank) < 0.5
+        assert (end > y) == (rank < 3), "down to the next rank, and up from the last one"
+    assert "message without a finished receive" in legend(ax) and "message" not in legend(ax)
+    assert draw.text(ax) == (
+        "Ranks 0, 1, 2 and 3 were blocked to the end, up to 350 ms of 350 ms, in MPI_Send; "
+        "none of the 4 messages was received."
+    )
+    all_inside(ax)
+
+
+def test_ranks_about_equally_blocked_are_named_together():
+    rows = [(r, 0.0, 1.0, "MPI_Barrier", -1, -1, 0, 0, 0.9 - 0.02 * r) for r in range(3)]
+    rows += [send(0, 1.0, 2.0, 1), recv(1, 1.0, 2.0, 0)]
+    assert draw.text(draw.timeline(events(*rows))) == (
+        "Ranks 0, 1 and 2 were blocked about equally long, 0.9 s of 2 s, in MPI_Barrier; "
+        "the message was received."
+    )
+
+
+def test_tag_mismatch_names_the_message_that_is_left():
+    table = events(
+        send(0, 0.0, 0.1, 1, tag=1),
+        send(0, 0.1, 0.2, 1, tag=5),
+        recv(1, 0.1, 0.2, 0, tag=1),
+        recv(1, 0.2, 0.9, 0, tag=6, blocked=0.7),
+    )
+    assert draw.text(draw.timeline(table)) == (
+        "Rank 1 was blocked longest, 700 ms of 900 ms, in MPI_Recv from rank 0; 1 of 2 messages "
+        "was not received, from rank 0 to rank 1 with tag 5, 8 kB."
+    )
+
+
+def test_families_differ_by_marker_and_lightness_not_by_hue_alone():
+    rows = [send(0, 0, 1, 1), recv(1, 0, 1, 0), wait(0, 1, 2, request=3)]
+    rows += [(r, 3, 4, "MPI_Barrier", -1, -1, 0, 0, 0.0) for r in (0, 1)]
+    rows += [
+        (0, 5, 6, "MPI_Iallreduce", -1, -1, 0, 4, 0.0),
+        (0, 6, 7, "MPI_Cancel", -1, -1, 0, 4, 0.0),
+    ]
+    ax = draw.timeline(events(*rows))
+    assert {family: len(found) for family, found in bars(ax).items()} == {
+        "send": 1,
+        "recv": 1,
+        "wait": 1,
+        "collective": 3,
+        "other": 1,
+    }
+    markers = {line.get_gid(): line.get_marker() for line in ax.lines if line.get_gid() != "heads"}
+    assert len(set(markers.values())) == 5
+    grey = sorted(
+        0.2126 * r + 0.7152 * g + 0.0722 * b
+        for r, g, b in (
+            matplotlib.colors.to_rgb(colour) for _, colour, *_ in draw.FAMILIES.values()
+        )
+    )
+    assert min(b - a for a, b in pairwise(grey)) > 0.03
+
+
+def test_chosen_ranks_only_and_silent_ranks_say_so():
+    ax = draw.timeline(blocking_ring(), ranks=[2, 1, 5])
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["1", "2", "5"]
+    assert [(line[0], line[2]) for line in messages(ax)] == [(0, 1)]
+    assert collection(ax, "stubs") == [], "a message to a hidden rank is not a lost one"
+    notes = [(t.get_text(), t.get_position()[1]) for t in ax.texts if "no MPI call" in t.get_text()]
+    assert notes == [("no MPI call", 2)]
+
+
+def test_run_without_events_says_so():
+    for ax in (draw.timeline(events()), draw.timeline(blocking_ring(), ranks=[7])):
+        assert not bars(ax)
+        assert draw.text(ax).startswith("No MPI call")
+        all_inside(ax)
+    assert draw.text(ax) == "No MPI call of rank 7 was recorded, so there is nothing to see."
+
+
+def test_nobody_blocked_is_not_a_finding_about_a_rank():
+    ax = draw.timeline(events(send(0, 0, 0.5, 1), recv(1, 0, 1.0, 0, blocked=0.001)))
+    assert draw.text(ax) == (
+        "No rank was blocked for more than 1% of the 1 s; the message was received."
+    )
+
+
+def test_a_long_run_stays_quick_and_whole():
+    rows = []
+    for k in range(500):
+        for r in range(4):
+            rows.append(send(r, k * 1e-3, k * 1e-3 + 3e-4, (r + 1) % 4))
+            rows.append(recv(r, k * 1e-3 + 3e-4, k * 1e-3 + 9e-4, (r - 1) % 4))
+    ax = draw.timeline(events(*rows))
+    assert len(bars(ax)["send"]) == len(messages(ax)) == 2000
+    assert len(ax.patches) + len(ax.texts) + len(ax.lines) < 50
+
+
+def test_a_call_that_was_left_is_no_end_of_a_message():
+    """The message of a broken send was taken out: a later receive is another message's."""
+    table = events(
+        send(0, 0.0, 0.5, 1, blocked=0.5),
+        send(0, 1.0, 1.1, 1),
+        (1, 1.0, 1.2, "MPI_Recv", 0, 0, 8, 0, 0.0),
+    )
+    table.loc[table["start"] == 0.0, "left"] = True
+    assert "1 of 2 messages was not received" in draw.text(draw.timeline(table))
+
+
+# --- measured times ------------------------------------------------------------------------
+
+
+def test_seconds_marks_the_median_and_names_the_fastest():
+    """A mean for a median, a lost source or mixed-up variants would show here."""
+    table = pd.DataFrame(
+        {
+            "source": ["engines"] * 6 + ["report"],
+            "variant": ["parity"] * 3 + ["overlap"] * 3 + ["parity"],
+            "seconds": [0.1, 0.2, 9.0, 0.01, 0.02, 0.03, 1.12],
+        }
+    )
+    ax = draw.seconds(table)
+    marks = {tuple(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 1}
+    assert marks == {(0.2,), (0.02,), (1.12,)}
+    assert [label.get_text() for label in ax.get_xticklabels()] == ["parity", "overlap"]
+    assert ax.get_yscale() == "log"
+    assert draw.text(ax).startswith("Engines: overlap is fastest with 20 ms, parity slowest")
