@@ -30,13 +30,14 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab test soak bench kernels lint lock clean env
+.PHONY: help lab test soak bench lessons kernels lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
 	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
 	@echo "make soak     the long random runs"
 	@echo "make bench    the bars, as ratios from one run"
+	@echo "make lessons  run all lessons again and keep their outputs"
 	@echo "make kernels  the C library and the scope only"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
@@ -61,6 +62,12 @@ soak: kernels
 
 bench: kernels
 	@$(INSIDE) "$(PY)" tests/bench.py $(BENCHARGS)
+
+# As nbval will run them: without progress lines, and without the times of the run in the file.
+lessons: kernels
+	@IPP_NONINTERACTIVE=1 "$(PY)" -m nbconvert --to notebook --execute --inplace \
+	    --ExecutePreprocessor.timeout=120 --ExecutePreprocessor.record_timing=False \
+	    --KernelManager.transport_encryption=auto notebooks/[0-9][0-9]-*.ipynb
 
 kernels: env
 	@$(INSIDE) $(MAKE) --no-print-directory -C kernels MPI=$(MPI) MPICC=mpicc

@@ -1,0 +1,53 @@
+"""Every lesson runs top to bottom and shows what it was committed with (nbval, strict)."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
+LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
+
+
+@pytest.fixture(params=LESSONS, ids=lambda path: path.stem)
+def lesson(request):
+    return request.param
+
+
+def code_cells(path):
+    cells = json.loads(path.read_text())["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def test_runs_as_committed(lesson, tmp_path):
+    environment = os.environ | {"IPYTHONDIR": str(tmp_path), "IPP_NONINTERACTIVE": "1"}
+    command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider"]
+    command += ["--nbval-cell-timeout=120", f"--rootdir={NOTEBOOKS}", str(lesson)]
+    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+
+
+def test_was_run_in_order_and_keeps_its_outputs(lesson):
+    """nbval compares nothing where a cell was never run."""
+    cells = code_cells(lesson)
+    assert [cell["execution_count"] for cell in cells] == list(range(1, len(cells) + 1))
+    compared = [c for c in cells if "nbval-ignore-output" not in c["metadata"].get("tags", ())]
+    assert sum(bool(cell["outputs"]) for cell in compared) >= 5
+
+
+def test_cells_are_short_and_explained(lesson):
+    cells = json.loads(lesson.read_text())["cells"]
+    code = [len("".join(c["source"]).splitlines()) for c in cells if c["cell_type"] == "code"]
+    assert sorted(code)[len(code) // 2] <= 5
+    assert max(code) <= 15
+    assert sum(c["cell_type"] == "markdown" for c in cells) >= 0.7 * len(code)
+
+
+def test_no_address_of_this_machine_is_kept(lesson):
+    """Tracebacks and pictures must not carry a path of whoever ran the lesson."""
+    text = lesson.read_text()
+    for word in (str(Path.home()) + "/", str(NOTEBOOKS.parent), "site-packages"):
+        assert word not in text
