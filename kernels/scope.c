@@ -145,12 +145,19 @@ void scope_tested(const struct call *call, bool success) {
         scope.tests_seen = 0;
         scope.cpu_per_test = 1;
         scope.probe.row = -1;
+        scope.window_requests = call->n_requests;
+        scope.window_mixed = false;
+    } else if (call->name != scope.window_call || call->n_requests != scope.window_requests) {
+        scope.window_mixed = true;
     }
     scope.window_call = call->name;
     for (int i = 0; i < call->n_requests; i++) {
         struct op *op = scope_op_find(call->requests[i]);
-        if (op)
-            op->window = scope.window;
+        if (!op)
+            continue;
+        if (scope.tests > 1 && op->window != scope.window)
+            scope.window_mixed = true;
+        op->window = scope.window;
     }
     if (call->probe)
         scope.probe = *call->probe;
@@ -280,6 +287,22 @@ void scope_op_complete(struct op *op, const MPI_Status *status) {
                     status->MPI_TAG, 1);
 }
 
+/* MPICH (5.0.2) forgets the status of a persistent request when it is asked for it, and a later
+ * MPI_Test gets an empty one: the first is kept. */
+int scope_peek(struct op *op, int *done, MPI_Status *status) {
+    if (op->peeked) {
+        *done = 1;
+        *status = op->status;
+        return MPI_SUCCESS;
+    }
+    const int err = PMPI_Request_get_status(op->request, done, status);
+    if (err == MPI_SUCCESS && *done) {
+        op->peeked = true;
+        op->status = *status;
+    }
+    return err;
+}
+
 /* Asks the library which of the open requests are complete, without taking them from their owner. */
 void scope_refresh(void) {
     for (int i = 0; i < scope.n_ops; i++) {
@@ -288,7 +311,7 @@ void scope_refresh(void) {
             continue;
         int done = 0;
         MPI_Status status;
-        if (PMPI_Request_get_status(op->request, &done, &status) == MPI_SUCCESS && done) {
+        if (scope_peek(op, &done, &status) == MPI_SUCCESS && done) {
             scope_op_complete(op, &status);
             scope.epoch++;
         }
@@ -436,7 +459,7 @@ static void polled(struct report *report, int *room) {
             continue;
         if (!op->counted) {
             op_row(report, NEEDS, op, room);
-        } else {
+        } else if (report->mode == ANY) {
             struct record *r = row(report, NEEDS, room);
             if (r)
                 r->kind = UNKNOWN;
@@ -464,15 +487,16 @@ void scope_report(struct report *report) {
         report->state = BLOCKED;
         report->mode = scope.waiting->mode;
         report->since = now - scope.waiting->start;
-        strcpy(report->call, scope_names[scope.waiting->name]);
+        snprintf(report->call, sizeof report->call, "%s", scope_names[scope.waiting->name]);
         needs(report, scope.waiting, &room);
     } else if (!scope.busy) {
         report->state = IDLE;
     } else if (scope_polls()) {
         report->state = POLLING;
-        report->mode = ANY;
+        /* one MPI_Testall, again and again, waits for all; of several tests any may do */
+        report->mode = scope.window_call == CALL_Testall && !scope.window_mixed ? ALL : ANY;
         report->since = now - scope.window_start;
-        strcpy(report->call, scope_names[scope.window_call]);
+        snprintf(report->call, sizeof report->call, "%s", scope_names[scope.window_call]);
         polled(report, &room);
     } else {
         report->state = COMPUTING;

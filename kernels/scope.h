@@ -39,6 +39,7 @@ enum kind { RUNNING, STARVED, DEADLOCK, STOPPED };
 enum stop { NO_STOP, STOP_USER, STOP_STARVED };
 
 enum { ANY_PEER = -1, NO_PEER = -2, ANY_LABEL = -1 };
+enum { NAME_ROOM = 32 }; /* MPI_Dist_graph_create_adjacent takes 31 */
 
 /* One row of what a rank tells the others. */
 enum row { NEEDS, POSTED, SENT, RECEIVED, ENTERED, MEMBER };
@@ -51,7 +52,7 @@ struct record {
     int tag;        /* or ANY_LABEL */
     int index;      /* COLLECTIVE, ENTERED: how manieth collective on that communicator */
     long long size; /* bytes; SENT and RECEIVED: how many messages */
-    char call[24];  /* ENTERED: the last collective entered, with its root */
+    char call[NAME_ROOM];  /* ENTERED: the last collective entered, with its root */
 };
 
 /* What a rank says of itself: a header, then `rows` records. */
@@ -62,7 +63,7 @@ struct report {
     long long epoch;  /* grows whenever anything here may have changed */
     double since;     /* seconds the rank has been in this call */
     double cpu;       /* POLLING: seconds of processor time between two tests */
-    char call[24];
+    char call[NAME_ROOM];
     struct record *row;
 };
 
@@ -93,7 +94,7 @@ struct comm {
     MPI_Comm handle, shadow;
     int number, size, rank, entered;
     int *world; /* world rank of each member */
-    char last[24];
+    char last[NAME_ROOM], before[NAME_ROOM]; /* the last collective entered, and the one before */
 };
 
 /* A request that is open, or a persistent one. */
@@ -107,6 +108,8 @@ struct op {
     bool counted;   /* it is complete, and its message is in the counts */
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
     bool dead;      /* a collective that was given up */
+    bool peeked;    /* `status` is what scope_peek saw */
+    MPI_Status status;
 };
 
 struct event {
@@ -120,7 +123,7 @@ struct scope {
     atomic_flag lock;
     atomic_bool on, insist;
     atomic_int stop;
-    bool ready, inside, busy, raise, ending, crowded, calm;
+    bool ready, inside, busy, raise, ending, over, crowded, calm;
     pthread_t program, thread;
     clockid_t program_clock;
     MPI_Comm private;
@@ -144,7 +147,8 @@ struct scope {
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
     long long window, tests, tests_seen;
     double window_start, cpu_seen, cpu_per_test;
-    int window_call;
+    int window_call, window_requests;
+    bool window_mixed; /* the loop does not repeat one call on the same requests */
     struct record probe;
 
     MPI_Message message; /* what the last matched probe took, from whom */
@@ -220,6 +224,8 @@ struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int pe
 struct op *scope_op_find(MPI_Request request);
 void scope_op_remove(struct op *op);
 void scope_op_complete(struct op *op, const MPI_Status *status);
+/* Is the request complete? Leaves it to its owner. */
+int scope_peek(struct op *op, int *done, MPI_Status *status);
 
 /* scope_calls.c: waits for one request of the scope's own, then forgets it. */
 int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status);

@@ -26,7 +26,7 @@ static long long bytes_of(count_t count, MPI_Datatype type) {
 static int world_rank(const struct comm *comm, int rank) {
     if (rank == MPI_ANY_SOURCE)
         return ANY_PEER;
-    return rank == MPI_PROC_NULL ? NO_PEER : comm->world[rank];
+    return rank >= 0 && rank < comm->size ? comm->world[rank] : NO_PEER;
 }
 
 static int label(int tag) { return tag == MPI_ANY_TAG ? ANY_LABEL : tag; }
@@ -54,6 +54,8 @@ static int test(MPI_Request *request, int *done, MPI_Status *status, struct op *
     if (!*done && err == MPI_SUCCESS)
         return err;
     *done = 1;
+    if (op && op->peeked)
+        *status = op->status;
     if (op && op->active) {
         scope_op_complete(op, status);
         *was = *op;
@@ -64,7 +66,7 @@ static int test(MPI_Request *request, int *done, MPI_Status *status, struct op *
         }
     }
     if (op && op->persistent) {
-        op->active = op->counted = op->cancelled = false;
+        op->active = op->counted = op->cancelled = op->peeked = false;
     } else if (op) {
         scope_op_remove(op);
     }
@@ -401,7 +403,7 @@ static void started(struct op *op) {
     if (!op)
         return;
     op->active = true;
-    op->counted = op->cancelled = false;
+    op->counted = op->cancelled = op->peeked = false;
     if (op->kind == SEND)
         scope_count(SENT, op->comm->number, op->peer, op->tag, 1);
 }
@@ -646,9 +648,10 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
     *flag = 1;
     for (int i = 0; i < count && *flag; i++) {
         MPI_Status own;
-        const struct op *op = scope_op_find(requests[i]);
+        struct op *op = scope_op_find(requests[i]);
         if (is_open(requests[i]) && !(op && op->dead))
-            err = PMPI_Request_get_status(requests[i], flag, &own);
+            err = op ? scope_peek(op, flag, &own)
+                     : PMPI_Request_get_status(requests[i], flag, &own);
         if (err)
             return scope_end(&call, WORLD, err);
     }

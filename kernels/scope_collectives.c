@@ -13,10 +13,20 @@ enum { NO_ROOT = -1 };
 /* This rank enters the next collective of the communicator. */
 static void enter(struct comm *c, int name, int root) {
     c->entered++;
+    memcpy(c->before, c->last, sizeof c->before);
     if (root == NO_ROOT)
         snprintf(c->last, sizeof c->last, "%s", scope_names[name]);
     else
         snprintf(c->last, sizeof c->last, "%s %d", scope_names[name], root);
+}
+
+/* The library refused it, so that it has not entered after all. */
+static int refused(struct comm *c, int err) {
+    if (err) {
+        c->entered--;
+        memcpy(c->last, c->before, sizeof c->last);
+    }
+    return err;
 }
 
 static int wait_collective(struct call *call, struct comm *c, MPI_Request *request) {
@@ -149,7 +159,7 @@ static bool valid_root(const struct comm *c, int root) { return root >= 0 && roo
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
         int err = enter_blocking(&call, c, CALL_##name, ROOT);                                   \
         if (!err)                                                                                \
-            err = PMPI_##iname##S(__VA_ARGS__, c->shadow, &request);                             \
+            err = refused(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, &request));                 \
         return end_blocking(&call, c, err, &request, ROOT, BYTES);                               \
     }                                                                                            \
     int MPI_##iname##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Request *request) {                  \
@@ -158,7 +168,7 @@ static bool valid_root(const struct comm *c, int root) { return root >= 0 && roo
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
         enter(c, CALL_##iname, ROOT);                                                            \
-        const int err = PMPI_##iname##S(__VA_ARGS__, c->shadow, request);                        \
+        const int err = refused(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));            \
         return end_nonblocking(&call, c, err, *request, ROOT, BYTES);                            \
     }
 
@@ -269,6 +279,13 @@ int MPI_Comm_free(MPI_Comm *comm) {
     return scope_end(&call, c, err);
 }
 
+/* Collectives travel on the shadow, so that their errors are to be handled alike there. */
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
+    const struct comm *c = scope_comm(comm);
+    const int err = PMPI_Comm_set_errhandler(comm, handler);
+    return err || !c ? err : PMPI_Comm_set_errhandler(c->shadow, handler);
+}
+
 /* ---- begin and end ---- */
 
 /* The scope's own thread talks to the other ranks while the program's computes. */
@@ -285,13 +302,25 @@ int MPI_Init(int *argc, char ***argv) {
     return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
 }
 
+/* Waits, without a message of its own, until the last round has found all ranks here. Nobody is
+ * broken out of it: who was broken out of another call comes here yet. */
 int MPI_Finalize(void) {
     struct call call;
     if (scope_begin(&call, CALL_Finalize, WORLD) == GO) {
-        struct comm *c = scope.comms[0];
-        enter(c, CALL_Finalize, NO_ROOT);
-        const int err = meet(&call, c);
-        scope_end(&call, c, err);
+        struct comm *c = WORLD;
+        struct record need = {.kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER};
+        call.probe = &need;
+        scope.ending = true;
+        while (!scope.over) {
+            enter(c, CALL_Finalize, NO_ROOT);
+            need.index = c->entered;
+            call.generation = scope.generation;
+            do {
+                int found;
+                PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->shadow, &found, MPI_STATUS_IGNORE);
+            } while (!scope.over && scope_pause(&call) == MPI_SUCCESS);
+        }
+        scope_end(&call, c, MPI_SUCCESS);
     }
     scope_finish();
     return PMPI_Finalize();

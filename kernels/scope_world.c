@@ -169,7 +169,7 @@ static int drain(struct unreceived *left, int lefts) {
             int done = 0, cancelled = 0;
             if (!op->active || op->counted || op->kind == COLLECTIVE || op->dead)
                 continue;
-            PMPI_Request_get_status(op->request, &done, &status);
+            scope_peek(op, &done, &status);
             if (!done) {
                 open = true;
                 continue;
@@ -404,16 +404,20 @@ static void *watch(void *unused) {
             pause = second_look;
         }
         const bool waits = scope.waiting && now - scope.waiting->start > patience;
-        const bool asks = atomic_load(&scope.stop) || scope.ending ||
-                          ((waits || scope_polls()) && now >= next);
+        const bool asks = atomic_load(&scope.stop) ||
+                          ((waits || scope.ending || scope_polls()) && now >= next);
         const bool asked = woken();
         if (asks && !asked)
             wake();
         scope_unlock();
         if (!asks && !asked)
             continue;
-        if (!hold_round())
+        if (!hold_round()) {
+            scope_lock();
+            scope.over = true;
+            scope_unlock();
             return NULL;
+        }
         if (asks) {
             next = scope_now() + pause;
             pause = pause < longest_pause ? 2 * pause : longest_pause;
@@ -461,6 +465,7 @@ void scope_finish(void) {
         return;
     scope_lock();
     scope.ending = true;
+    scope.epoch++;
     scope_unlock();
     pthread_join(scope.thread, NULL);
     scope.ready = false;

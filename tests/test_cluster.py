@@ -179,7 +179,7 @@ def test_full_shared_memory_is_named(monkeypatch):
 FAILING = """
 import sys
 import ringside
-from ringside import cluster, launch
+from ringside import cluster, launch, mpi
 {patch}
 try:
     ringside.start(2, timeout={timeout})
@@ -206,14 +206,14 @@ def script(path: Path, text: str) -> Path:
 
 def test_the_engines_log_is_shown_when_they_do_not_start(tmp_path):
     mpiexec = script(tmp_path / "mpiexec", "echo the library is missing; exit 3")
-    text = start_that_fails(f"launch.mpiexec = lambda: {str(mpiexec)!r}", tmp_path)
+    text = start_that_fails(f"mpi.mpiexec = lambda: {str(mpiexec)!r}", tmp_path)
     assert "ended while they were starting" in text
     assert "the library is missing" in text
 
 
 def test_engines_that_never_come_end_the_start_in_time(tmp_path):
     mpiexec = script(tmp_path / "mpiexec", "echo waiting for the doctor; sleep 600")
-    text = start_that_fails(f"launch.mpiexec = lambda: {str(mpiexec)!r}", tmp_path, timeout=5)
+    text = start_that_fails(f"mpi.mpiexec = lambda: {str(mpiexec)!r}", tmp_path, timeout=5)
     assert "0 of 2 ranks were ready after 5 s" in text
     assert "waiting for the doctor" in text
 

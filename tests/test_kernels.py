@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringside import kernels
+from ringside import kernels, mpi
 
 SOURCES = kernels.ROOT / "kernels"
 PROGRAM = kernels.directory() / "bin" / "ring"
@@ -33,9 +33,9 @@ COLUMNS = ["source", "kernel", "variant", "ranks", "nodes", "bytes", "repetition
 def mpirun(n: int, *command, timeout: float = 60, **variables: str):
     """Run a command on n ranks; after a time-out they are ended and TimeoutExpired is raised."""
     package = str(Path(kernels.__file__).parents[1])
-    environment = kernels.mpi_environment() | {"PYTHONPATH": package} | variables
+    environment = mpi.environment() | {"PYTHONPATH": package} | variables
     process = subprocess.Popen(
-        [str(kernels.mpiexec()), "-n", str(n), *map(str, command)],
+        [str(mpi.mpiexec()), "-n", str(n), *map(str, command)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -64,13 +64,13 @@ def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:
 
 def mpicc() -> str:
     own = Path(sys.prefix) / "bin" / "mpicc"
-    return str(own) if kernels.mpi_name() != "system" else "mpicc"
+    return str(own) if mpi.name() != "system" else "mpicc"
 
 
 def make(directory: Path, target: str, **variables: str) -> Path:
     """Build one target of a kernels' directory for this environment's MPI; its path."""
-    settings = {"MPI": kernels.mpi_name(), "MPICC": mpicc()} | variables
-    target = f"build/{kernels.mpi_name()}/{target}"
+    settings = {"MPI": mpi.name(), "MPICC": mpicc()} | variables
+    target = f"build/{mpi.name()}/{target}"
     command = ["make", "-C", directory, target, *(f"{k}={v}" for k, v in settings.items())]
     built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
@@ -356,7 +356,7 @@ def test_a_compiler_error_is_shown(build_copy):
 
 
 def test_a_missing_compiler_is_named(tmp_path):
-    command = ["make", "-C", SOURCES, f"MPI={kernels.mpi_name()}", f"MPICC={tmp_path}/mpicc"]
+    command = ["make", "-C", SOURCES, f"MPI={mpi.name()}", f"MPICC={tmp_path}/mpicc"]
     built = subprocess.run(command, capture_output=True, text=True, timeout=20, check=False)
     assert built.returncode != 0
     assert f'no MPI compiler at "{tmp_path}/mpicc"' in built.stderr

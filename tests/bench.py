@@ -1,0 +1,483 @@
+"""The bars of the project as ratios from one run: `make bench`, `make bench MPI=openmpi`.
+
+Ringside's cluster and stock ipyparallel's take turns in processes of their own; so do the pings
+without the scope and with it. Bars are printed, not asserted: the exit status is 0 whenever
+everything could be measured.
+"""
+
+import json
+import os
+import shlex
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import psutil
+
+from ringside import kernels, launch, mpi
+
+RANKS = 4
+ROUNDS = 3  # turns of the two clusters
+DEADLOCKS = 3  # in each of Ringside's turns; stock ipyparallel has time for one
+PAIRS = 8  # turns of the two pings
+JAM = 5_000_000  # doubles in a message of the deadlock: 40 MB
+CALLS = 4  # on the critical path of a round trip: two sends and two receives
+RING = {1_000: 400, 5_000_000: 5}  # doubles: repetitions of a block
+RING_BLOCKS = 5
+WORKER_LIMIT = 150.0
+RECOVERY_LIMIT = 60.0
+MARK = "RINGSIDE_BENCH"  # in the environment of every process started here
+
+# One line a block: how the scope stood, bytes, microseconds of a round trip.
+PING = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+static char buffer[1000000];
+
+static void trips(int rank, int bytes, int n) {
+    const MPI_Comm world = MPI_COMM_WORLD;
+    for (int i = 0; i < n; i++) {
+        if (rank == 0)
+            MPI_Send(buffer, bytes, MPI_BYTE, 1, 0, world);
+        MPI_Recv(buffer, bytes, MPI_BYTE, 1 - rank, 0, world, MPI_STATUS_IGNORE);
+        if (rank == 1)
+            MPI_Send(buffer, bytes, MPI_BYTE, 0, 0, world);
+    }
+}
+
+int main(int argc, char **argv) {
+    static const struct {
+        int bytes, trips, blocks;
+    } plan[] = {{8, 1000, 600}, {sizeof buffer, 10, 160}};
+    int rank, level;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level); /* as mpi4py does */
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    void (*turn)(bool) = (void (*)(bool))dlsym(RTLD_DEFAULT, "scope_switch");
+    long long (*events)(void *, long long) =
+        (long long (*)(void *, long long))dlsym(RTLD_DEFAULT, "scope_events");
+    for (int p = 0; p < 2; p++) {
+        for (int block = 0; block < plan[p].blocks; block++) {
+            const bool on = block % 2;
+            /* PMPI: the scope must not see the barriers between which it is switched. */
+            PMPI_Barrier(MPI_COMM_WORLD);
+            if (turn)
+                turn(on);
+            PMPI_Barrier(MPI_COMM_WORLD);
+            trips(rank, plan[p].bytes, plan[p].trips / 10);
+            const double start = MPI_Wtime();
+            trips(rank, plan[p].bytes, plan[p].trips);
+            const double seconds = MPI_Wtime() - start;
+            if (rank == 0)
+                printf("%s %d %.5f\n", !turn ? "absent" : on ? "on" : "off", plan[p].bytes,
+                       1e6 * seconds / plan[p].trips);
+        }
+    }
+    if (turn)
+        turn(true);
+    if (events && events(NULL, 0) == 0) {
+        fprintf(stderr, "the scope is loaded and has seen nothing\n");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+# ---------------------------------------------------------------- what the engines run
+
+
+def total():
+    """The number of ranks, agreed on by all of them."""
+    from mpi4py import MPI
+
+    return MPI.COMM_WORLD.allreduce(1)
+
+
+def library():
+    """The MPI library and its version."""
+    from mpi4py import MPI
+
+    words = MPI.Get_library_version().replace(",", " ").replace(":", " ").split()
+    version = next(word for word in words if word[:2].strip("v")[:1].isdigit())
+    return f"{MPI.get_vendor()[0]} {version}"
+
+
+def jam(directory, doubles):
+    """The blocking ring, which cannot end; each rank leaves the time at which it got stuck."""
+    import time
+    from pathlib import Path
+
+    import numpy as np
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    outgoing, incoming = np.ones(doubles), np.zeros(doubles)
+    comm.Barrier()
+    Path(directory, str(comm.rank)).write_text(repr(time.monotonic()))
+    comm.Send(outgoing, (comm.rank + 1) % comm.size)
+    comm.Recv(incoming, (comm.rank - 1) % comm.size)
+
+
+def ring_in_c(doubles, reps):
+    """Seconds of each repetition on this rank."""
+    from mpi4py import MPI
+
+    from ringside import kernels
+
+    return list(kernels.ring(MPI.COMM_WORLD, "sendrecv", doubles, reps))
+
+
+def ring_in_python(doubles, reps):
+    """The same exchange, poisoned and verified like it, in mpi4py."""
+    import numpy as np
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
+    outgoing = comm.rank * 1000.0 + np.arange(doubles) % 1000
+    expected = left * 1000.0 + np.arange(doubles) % 1000
+    incoming = np.empty(doubles)
+    seconds = []
+    for _ in range(reps):
+        incoming.fill(-1)
+        comm.Barrier()
+        start = MPI.Wtime()
+        comm.Sendrecv(outgoing, right, 0, incoming, left, 0)
+        seconds.append(MPI.Wtime() - start)
+        assert (incoming == expected).all()
+    return seconds
+
+
+# ---------------------------------------------------------------- the two clusters
+
+
+def marked() -> list[psutil.Process]:
+    """The other processes of this run."""
+    found = []
+    for process in psutil.process_iter():
+        try:
+            if process.pid != os.getpid() and process.environ().get(MARK) == os.environ[MARK]:
+                found.append(process)
+        except psutil.Error:  # gone, or somebody else's
+            continue
+    return found
+
+
+def memory() -> float:
+    """Bytes (PSS) of all processes of the cluster, without this one, its client."""
+    used = 0
+    for process in marked():
+        try:
+            used += process.memory_full_info().pss
+        except psutil.NoSuchProcess:
+            continue
+    return used
+
+
+def stuck_since(directory: Path) -> float:
+    """When the last rank got stuck in `jam`."""
+    deadline = time.monotonic() + RECOVERY_LIMIT
+    while time.monotonic() < deadline:
+        times = [path.read_text() for path in directory.iterdir()]
+        if len(times) == RANKS and all(times):
+            return max(map(float, times))
+        time.sleep(0.005)
+    raise TimeoutError(f"{len(times)} of {RANKS} ranks came as far as the deadlock")
+
+
+def ringside_turn() -> dict:
+    """Start, measure, deadlock and run the rings on Ringside's cluster."""
+    start = time.monotonic()
+    import ringside
+
+    cluster = ringside.start(RANKS)
+    try:
+        assert cluster.view.apply_sync(total) == [RANKS] * RANKS
+        found = {"ready": time.monotonic() - start, "memory": memory()}
+        found |= {"verdict": [], "told": [], "usable": [], "ring": {}}
+        found["library"] = cluster.view.apply_sync(library)[0]
+        for _ in range(DEADLOCKS):
+            with tempfile.TemporaryDirectory() as directory:
+                try:
+                    cluster.view.apply_sync(jam, directory, JAM)
+                except ringside.Deadlock:
+                    told = time.monotonic()
+                assert cluster.view.apply_sync(total) == [RANKS] * RANKS
+                usable = time.monotonic()
+                since = stuck_since(Path(directory))
+            found["verdict"].append(cluster.verdict.report["seconds"])
+            found["told"].append(told - since)
+            found["usable"].append(usable - since)
+        cluster.switch(False)
+        for doubles, reps in RING.items():
+            blocks = []
+            for _ in range(RING_BLOCKS):
+                medians = []
+                for function in (ring_in_c, ring_in_python):
+                    ranks = cluster.view.apply_sync(function, doubles, reps)
+                    medians.append(statistics.median(map(max, zip(*ranks, strict=True))))
+                blocks.append(medians)
+            found["ring"][doubles] = blocks[1:]  # the first warms up
+    finally:
+        cluster.stop()
+    return found
+
+
+def stock_turn() -> dict:
+    """Start, measure and deadlock ipyparallel's own cluster; its remedy is restart_engines."""
+    start = time.monotonic()
+    import ipyparallel as ipp
+
+    cluster = ipp.Cluster(engines="mpi", n=RANKS)
+    try:
+        client = cluster.start_and_connect_sync(activate=False)
+        assert client[:].apply_sync(total) == [RANKS] * RANKS
+        found = {"ready": time.monotonic() - start, "memory": memory()}
+        with tempfile.TemporaryDirectory() as directory:
+            client[:].apply_async(jam, directory, JAM)
+            since = stuck_since(Path(directory))
+        found["recovered"] = recover(cluster, client) - since
+    finally:
+        cluster.stop_cluster_sync()
+    return found
+
+
+def recover(cluster, client) -> float:
+    """Restart the engines; when all of them answered together.
+
+    Asked are the new engines alone, as the old ones may be listed for a while after their end.
+    Raises TimeoutError when they do not answer in time.
+    """
+    deadline = time.monotonic() + RECOVERY_LIMIT
+    old = set(client._engines.values())
+    cluster.restart_engines_sync()
+    while time.monotonic() < deadline:
+        new = [number for number in client.ids if client._engines.get(number) not in old]
+        if len(new) == RANKS:
+            left = max(0.1, deadline - time.monotonic())
+            assert client[new].apply_async(total).get(timeout=left) == [RANKS] * RANKS
+            return time.monotonic()
+        time.sleep(0.02)
+    raise TimeoutError(f"stock ipyparallel did not recover within {RECOVERY_LIMIT:.0f} s")
+
+
+TURNS = {"ringside": ringside_turn, "stock": stock_turn}
+
+
+# ---------------------------------------------------------------- running them
+
+
+def environment(directory: Path) -> dict[str, str]:
+    """For every process started here: its mark, its own IPython directory, this environment."""
+    own = str(Path(sys.prefix) / "bin")
+    return mpi.environment() | {
+        "PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]),
+        "IPYTHONDIR": str(directory / "ipython"),
+        "IPP_NONINTERACTIVE": "1",
+        "OMP_NUM_THREADS": "1",
+        MARK: os.environ[MARK],
+    }
+
+
+def run(command: list, env: dict[str, str]) -> str:
+    """The command's output; SystemExit with the end of its messages when it fails."""
+    with tempfile.TemporaryFile("w+") as errors:
+        process = subprocess.Popen(
+            list(map(str, command)),
+            env=env,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=errors,
+            text=True,
+            start_new_session=True,  # Ctrl-C is for this process, which ends the others
+        )
+        try:
+            output, _ = process.communicate(timeout=WORKER_LIMIT)
+            how = f"ended with status {process.returncode}"
+        except subprocess.TimeoutExpired:
+            how = f"took more than {WORKER_LIMIT:.0f} s"
+        if process.returncode != 0:
+            errors.seek(0)
+            tail = "\n".join(errors.read().splitlines()[-20:])
+            raise SystemExit(f"bench: {shlex.join(map(str, command))} {how}:\n{tail}")
+    return output
+
+
+def end_all() -> None:
+    """End every process started here, and remove its shared memory."""
+    for _ in range(3):  # one of them may be starting another
+        if not (processes := marked()):
+            return
+        files = launch.shared_memory([process.pid for process in processes])
+        for process in processes:
+            process.kill()
+        psutil.wait_procs(processes, timeout=5)
+        launch.remove(files)
+
+
+def compile_ping(directory: Path) -> Path:
+    """The ping-pong program, compiled as kernels/Makefile compiles."""
+    source, program = directory / "ping.c", directory / "ping"
+    source.write_text(PING)
+    prefix = Path(sys.prefix)
+    command = ["mpicc"]
+    libraries = ["-ldl"]
+    if (prefix / "include" / "mpi.h").exists():
+        command = [os.environ.get("CC", "cc"), "-isystem", prefix / "include"]
+        libraries = [f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-Wl,--disable-new-dtags"]
+        libraries += ["-lmpi", "-ldl"]
+    run([*command, "-std=c11", "-O2", source, "-o", program, *libraries], environment(directory))
+    return program
+
+
+def ping(program: Path, scope: bool) -> dict[tuple[str, int], float]:
+    """The fastest block of one process pair: (absent, off or on; bytes) -> us a round trip."""
+    preload = [f"LD_PRELOAD={kernels.directory() / 'libscope.so'}"] if scope else []
+    command = [mpi.mpiexec(), "-n", 2, "env", *preload, program]
+    best = {}
+    for line in run(command, environment(program.parent)).splitlines():
+        how, size, trip = line.split()
+        key = how, int(size)
+        best[key] = min(float(trip), best.get(key, float("inf")))
+    return best
+
+
+def measure(directory: Path) -> tuple[list[dict], list[dict], list[dict]]:
+    """All turns: of Ringside, of stock ipyparallel, of the pings (absent, off and on together)."""
+    turns = {name: [] for name in TURNS}
+    for turn in range(ROUNDS):
+        for name in TURNS:
+            print(f"turn {turn + 1} of {ROUNDS}: {name}", file=sys.stderr, flush=True)
+            output = run([sys.executable, __file__, name], environment(directory))
+            turns[name].append(json.loads(output.splitlines()[-1]))
+            end_all()
+    print("pings", file=sys.stderr, flush=True)
+    program = compile_ping(directory)
+    pings = []
+    for pair in range(PAIRS):
+        # A B, then B A: whoever comes second has no advantage from it.
+        order = (False, True) if pair % 2 == 0 else (True, False)
+        pings.append({key: us for scope in order for key, us in ping(program, scope).items()})
+    return turns["ringside"], turns["stock"], pings
+
+
+# ---------------------------------------------------------------- the table
+
+
+def spread(values: list[float], digits: int = 2) -> str:
+    """Median and extremes: '3.41 (3.30-3.62)'."""
+    low, high = min(values), max(values)
+    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
+
+
+def row(what: str, ours: list, other: list, values: list, bar: float | None, digits=2) -> tuple:
+    """One line of the table; the median is held against the bar."""
+    met = "" if bar is None else "yes" if statistics.median(values) <= bar else "no"
+    return (
+        what,
+        spread(ours, digits),
+        spread(other, digits) if other else "",
+        spread(values, max(digits, 3)),
+        "" if bar is None else f"<= {bar:.2f}",
+        met,
+    )
+
+
+def ratios(ours: list[float], other: list[float]) -> list[float]:
+    """Ratios of neighbours in time."""
+    return [a / b for a, b in zip(ours, other, strict=True)]
+
+
+def rows(ours: list[dict], stock: list[dict], pings: list[dict]) -> list[tuple]:
+    """The table's lines."""
+    table = []
+    for what, name, unit, bar in (
+        ("4 ranks ready, s", "ready", 1, 0.40),
+        ("4 ranks' memory, MB", "memory", 1e6, 0.55),
+    ):
+        a, b = ([turn[name] / unit for turn in side] for side in (ours, stock))
+        table.append(row(what, a, b, ratios(a, b), bar, 2 if unit == 1 else 0))
+    each = {
+        name: [v for turn in ours for v in turn[name]] for name in ("verdict", "told", "usable")
+    }
+    for what, name, bar in (
+        ("last rank stuck to verdict, s", "verdict", 0.5),
+        ("last rank stuck to error read, s", "told", None),
+        ("last rank stuck to usable, s", "usable", 1.0),
+    ):
+        table.append(row(what, each[name], [], each[name], bar))
+    a = [statistics.median(turn["usable"]) for turn in ours]
+    b = [turn["recovered"] for turn in stock]
+    table.append(row("usable, against stock restart, s", a, b, ratios(a, b), 0.10))
+    for size, name in ((8, "8 B"), (1_000_000, "1 MB")):
+        absent, off, on = ([one[how, size] for one in pings] for how in ("absent", "off", "on"))
+        calls = [(a - b) / CALLS for a, b in zip(on, off, strict=True)]
+        small = size == 8
+        table.append(
+            row(f"ping {name}, off : absent, us", off, absent, ratios(off, absent), 1.02, 3)
+            if small
+            else row(f"ping {name}, off : absent, us", off, absent, ratios(off, absent), None)
+        )
+        table.append(
+            row(f"ping {name}, on - off, us a call", on, off, calls, 0.15 if small else None, 3)
+        )
+    for doubles in RING:
+        blocks = [block for turn in ours for block in turn["ring"][str(doubles)]]
+        a, b = ([1e3 * seconds for seconds in side] for side in zip(*blocks, strict=True))
+        table.append(row(f"ring {doubles:,}, C : mpi4py, ms", a, b, ratios(a, b), None))
+    return table
+
+
+def show(table: list[tuple]) -> None:
+    """Print the table."""
+    head = ("what", "ringside", "against", "ratio or value", "bar", "met")
+    lines = [head, *table]
+    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
+    for line in lines:
+        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))
+
+
+def interrupted(*_):
+    """Leave, and let `main` clean up."""
+    raise KeyboardInterrupt
+
+
+def main() -> None:
+    """Measure everything, print the table, leave nothing behind."""
+    os.environ[MARK] = f"{os.getpid()}-{time.time_ns()}"
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGHUP, interrupted)
+    before, begun = os.getloadavg()[0], time.monotonic()
+    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
+        try:
+            ours, stock, pings = measure(Path(directory))
+        except KeyboardInterrupt:
+            sys.exit("bench: interrupted")
+        finally:
+            end_all()
+    show(rows(ours, stock, pings))
+    print(
+        f"\n{len(os.sched_getaffinity(0))} cores, {ours[0]['library']}, load {before:.1f} before "
+        f"and {os.getloadavg()[0]:.1f} after, {time.monotonic() - begun:.0f} s. Median (lowest to "
+        f"highest) of {ROUNDS} turns, {PAIRS} pairs of ping processes.\nA ping is the fastest of "
+        "many short blocks of its process (another program on the core slows a block, nothing "
+        "makes it faster);\non and off alternate in one process, absent in its neighbour. The "
+        f"cost of a call is a round trip's, divided by {CALLS}."
+    )
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 2 and sys.argv[1] in TURNS:
+        print(json.dumps(TURNS[sys.argv[1]]()))
+    else:
+        main()
