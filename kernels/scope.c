@@ -103,7 +103,7 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
         scope.epoch++;
     scope.inside = false;
     scope_unlock();
-    if (err == scope.code)
+    if (err != MPI_SUCCESS && (err == scope.code || err == scope.refused))
         PMPI_Comm_call_errhandler(comm->handle, err);
     return err;
 }

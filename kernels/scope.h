@@ -123,11 +123,14 @@ struct scope {
     atomic_flag lock;
     atomic_bool on, insist;
     atomic_int stop;
-    bool ready, inside, busy, raise, ending, over, crowded, calm;
+    bool ready, inside, busy, raise, ending, over, crowded;
     pthread_t program, thread;
     clockid_t program_clock;
     MPI_Comm private;
-    int rank, size, code; /* code: the MPI error code of a call that was left */
+    int greatest_tag;
+    int rank, size;
+    int code;    /* the MPI error code of a call that was left */
+    int refused; /* and of one with a rank or a tag that cannot be */
 
     struct comm **comms;
     int n_comms, made; /* made: communicators this rank was first to number */

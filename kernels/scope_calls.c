@@ -4,6 +4,7 @@
  * can be left. A send is counted when it starts, a receive when it is complete. */
 #include "scope.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -27,6 +28,26 @@ static int world_rank(const struct comm *comm, int rank) {
     if (rank == MPI_ANY_SOURCE)
         return ANY_PEER;
     return rank >= 0 && rank < comm->size ? comm->world[rank] : NO_PEER;
+}
+
+/* Says what is wrong with a rank or a tag, in the program's terms: the library would speak of the
+ * call that serves this one. */
+static int check(const struct call *call, const struct comm *c, int peer, int tag, bool receives) {
+    char text[MPI_MAX_ERROR_STRING];
+    const char *name = scope_names[call->name], *way = receives ? "from" : "to";
+    const bool any_peer = receives && peer == MPI_ANY_SOURCE;
+    const bool any_tag = receives && tag == MPI_ANY_TAG;
+    if (peer != MPI_PROC_NULL && !any_peer && (peer < 0 || peer >= c->size))
+        snprintf(text, sizeof text,
+                 "%s %s rank %d: no such rank, this communicator's ranks are 0 to %d", name, way,
+                 peer, c->size - 1);
+    else if (!any_tag && (tag < 0 || tag > scope.greatest_tag))
+        snprintf(text, sizeof text, "%s %s rank %d with tag %d: tags are 0 to %d", name, way, peer,
+                 tag, scope.greatest_tag);
+    else
+        return MPI_SUCCESS;
+    PMPI_Add_error_string(scope.refused, text);
+    return scope.refused;
 }
 
 static int label(int tag) { return tag == MPI_ANY_TAG ? ANY_LABEL : tag; }
@@ -120,6 +141,9 @@ static enum how lens(enum how how) {
 
 static int serve_send(struct call *call, struct comm *c, const void *buf, count_t count,
                       MPI_Datatype type, int dest, int tag, enum how how) {
+    const int wrong = check(call, c, dest, tag, false);
+    if (wrong)
+        return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
     int done = 0;
     int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), &request);
@@ -141,6 +165,9 @@ static int serve_send(struct call *call, struct comm *c, const void *buf, count_
 
 static int serve_isend(struct call *call, struct comm *c, const void *buf, count_t count,
                        MPI_Datatype type, int dest, int tag, enum how how, MPI_Request *request) {
+    const int wrong = check(call, c, dest, tag, false);
+    if (wrong)
+        return scope_end(call, c, wrong);
     const int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), request);
     if (err)
         return scope_end(call, c, err);
@@ -190,6 +217,9 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
 
 static int serve_irecv(struct call *call, struct comm *c, void *buf, count_t count,
                        MPI_Datatype type, int source, int tag, MPI_Request *request) {
+    const int wrong = check(call, c, source, tag, true);
+    if (wrong)
+        return scope_end(call, c, wrong);
     const int err = P(Irecv)(buf, count, type, source, tag, c->handle, request);
     if (err)
         return scope_end(call, c, err);
@@ -203,6 +233,9 @@ static int serve_irecv(struct call *call, struct comm *c, void *buf, count_t cou
 
 static int serve_recv(struct call *call, struct comm *c, void *buf, count_t count,
                       MPI_Datatype type, int source, int tag, MPI_Status *status) {
+    const int wrong = check(call, c, source, tag, true);
+    if (wrong)
+        return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Status own;
     int done = 0;
@@ -243,6 +276,10 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
                           count_t sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                           void *recvbuf, count_t recvcount, MPI_Datatype recvtype, int source,
                           int recvtag, MPI_Status *status) {
+    const int wrong_dest = check(call, c, dest, sendtag, false);
+    const int wrong = wrong_dest ? wrong_dest : check(call, c, source, recvtag, true);
+    if (wrong)
+        return scope_end(call, c, wrong);
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     MPI_Status statuses[2];
     bool complete[2] = {false, false};
@@ -470,6 +507,9 @@ static void matched(const struct comm *c, MPI_Message message, int peer, int tag
 /* message NULL: a probe that leaves the message in its queue */
 static int serve_probe(struct call *call, struct comm *c, int source, int tag,
                        MPI_Message *message, MPI_Status *status) {
+    const int wrong = check(call, c, source, tag, true);
+    if (wrong)
+        return scope_end(call, c, wrong);
     const struct record probe = probe_of(c, source, tag);
     MPI_Status own;
     int found = 0, err;
@@ -498,6 +538,9 @@ static int serve_probe(struct call *call, struct comm *c, int source, int tag,
 
 static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, int *found,
                         MPI_Message *message, MPI_Status *status) {
+    const int wrong = check(call, c, source, tag, true);
+    if (wrong)
+        return scope_end(call, c, wrong);
     MPI_Status own;
     const int err = message ? PMPI_Improbe(source, tag, c->handle, found, message, &own)
                             : PMPI_Iprobe(source, tag, c->handle, found, &own);

@@ -444,6 +444,10 @@ void scope_start(void) {
     PMPI_Add_error_class(&class);
     PMPI_Add_error_code(class, &scope.code);
     PMPI_Add_error_string(scope.code, "Ringside: the call was left");
+    PMPI_Add_error_code(class, &scope.refused);
+    int *greatest = NULL, found = 0;
+    PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &greatest, &found);
+    scope.greatest_tag = found ? *greatest : 32767;
     epochs = calloc((size_t)scope.size, sizeof *epochs);
     scope.verdict.is_stuck = calloc((size_t)scope.size, sizeof(bool));
     int good = scope_tables() && epochs && scope.verdict.is_stuck;

@@ -19,7 +19,7 @@ from ipyparallel.client.magics import ParallelMagics
 from ipyparallel.client.view import DirectView
 from IPython import get_ipython
 
-from ringside.errors import ClusterError, Deadlock
+from ringside.errors import ClusterError, Deadlock, Stopped
 
 PREFIX = "Ringside:"
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
@@ -420,7 +420,10 @@ class Client(ipp.Client):
         ]
         verdict = self._verdict() if ours else None
         ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
-        return Deadlock(verdict, self._own_errors(genuine, result), f"stopped: ranks {ranks}")
+        errors = self._own_errors(genuine, result)
+        if verdict is None or verdict.kind == "stopped":
+            return Stopped(verdict, errors, f"Stopped: ranks {ranks} left their cell.")
+        return Deadlock(verdict, errors)
 
     def _own_errors(self, parts, result) -> list:
         """The ranks' Python errors, the earliest first: (rank, name, text, traceback lines)."""

@@ -15,13 +15,14 @@ from pathlib import Path
 import psutil
 
 from ringside import launch, lease, mpi
-from ringside.errors import ClusterError, Deadlock, RankDied
+from ringside.errors import ClusterError, Deadlock, RankDied, Stopped
 
-__all__ = ["Cluster", "ClusterError", "Deadlock", "RankDied", "start"]
+__all__ = ["Cluster", "ClusterError", "Deadlock", "RankDied", "Stopped", "start"]
 
 ENGINE_MEMORY = 130e6  # bytes an engine takes, measured with numpy and the kernels loaded
 CONTROLLER_MEMORY = 90e6
 SHARED_MEMORY = 4e6  # bytes below /dev/shm a rank takes at its start
+RANKS_A_CORE = 16  # with more than that the engines need minutes to start
 STOP_LIMIT = 5.0
 NEWS_LIMIT = 0.2  # seconds the news of a registration may take to arrive
 ATTEMPTS = 3  # other programs may take a port between its choice and its use
@@ -97,6 +98,12 @@ def _mpiexec() -> Path:
 
 def _check_room(n: int, held: int = 0) -> None:
     """Raise ClusterError unless n ranks fit, `held` of which run already."""
+    cores = len(os.sched_getaffinity(0))
+    if n > RANKS_A_CORE * cores:
+        raise ClusterError(
+            f"{n} ranks on {cores} {'core' if cores == 1 else 'cores'} would take minutes to start "
+            f"and longer to do anything. Ask for at most {RANKS_A_CORE * cores}"
+        )
     free = available_memory() + held * ENGINE_MEMORY
     need = n * ENGINE_MEMORY + CONTROLLER_MEMORY
     if need > free:
@@ -161,7 +168,11 @@ class Cluster:
                 _check_room(n)
                 self._launch(n, begun + timeout)
             self.n = n
-            self._wait_started(begun, begun + timeout)
+            try:
+                self._wait_started(begun, begun + timeout)
+            except ClusterError:
+                self._end_controller(self._info())  # engines that come late would be nobody's
+                raise
             if self.view is None:
                 self.view = self.client.direct_view("all")
                 self.view.block = True
@@ -170,7 +181,11 @@ class Cluster:
                 self._freshen()
         finally:
             guard.release()
-        _say(f"{n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
+        seconds = time.monotonic() - begun
+        if attached:
+            _say(f"{n} ranks were running and are yours, their variables cleared", last=True)
+        else:
+            _say(f"{n} ranks ready after {seconds:.1f} s", last=True)
 
     def _clear_stale(self) -> None:
         """Remove what a cluster left whose processes were all killed."""
@@ -337,7 +352,14 @@ class Cluster:
         return self._ask("state")
 
     def events(self):
-        """Every recorded MPI call: a DataFrame with a column `rank`, from time 0."""
+        """Every MPI call since `clear`: a DataFrame, one row a call, in the order of their starts.
+
+        `start`, `end`: seconds, the first call starts at 0. `blocked`: seconds of it spent waiting.
+        `rank` made the `call`; `peer`: the other rank (-1 any or all, -2 none); `tag` (-1 any);
+        `bytes`; `comm`: 0 is MPI_COMM_WORLD. `request`: the same number in the call that starts a
+        nonblocking operation and the one that completes it, 0 for none; MPI_Sendrecv has two rows,
+        its receive with the number negated. `seq` counts a rank's calls. `left`: a break ended it.
+        """
         import pandas as pd
 
         tables = [

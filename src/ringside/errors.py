@@ -19,8 +19,8 @@ class RankDied(ClusterError):
         self.where = where
 
 
-class Deadlock(RuntimeError):
-    """Ranks were stuck in MPI and have been freed: a deadlock, nobody left to help, or stopped.
+class Left(RuntimeError):
+    """Ranks were taken out of the calls they were in, and live on.
 
     `verdict` is a `ringside.waitfor.Verdict` (None if the scope had nothing to report) and
     `errors` the other ranks' own Python errors: (rank, name, text, traceback lines).
@@ -48,6 +48,14 @@ class Deadlock(RuntimeError):
             self._drawn = True
             _draw_beneath(self.verdict)
         return self.lines()
+
+
+class Deadlock(Left):
+    """Ranks were stuck in MPI: a deadlock, or nobody was left who could help."""
+
+
+class Stopped(Left):
+    """Somebody pressed stop."""
 
 
 def _draw_beneath(verdict) -> None:

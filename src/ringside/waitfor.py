@@ -171,8 +171,8 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
         return "circle", f"{name}: {chain}, {whom.format(circle[0])}."
     for edge in arrows:
         if states[edge.target]["state"] == "idle":
-            text = f"rank {edge.source} waits for rank {edge.target}, which has finished its cell"
-            return "finished", f"{name}: {text}."
+            text = f"rank {edge.source} waits for rank {edge.target}, which is idle"
+            return "finished", f"{name}: {text}: no cell of it will come while this one runs."
     for rank in stuck:
         if states[rank]["state"] == "polling":
             text = f"rank {rank} tests in a loop for something that nobody will do"
@@ -218,7 +218,8 @@ def _collective(rank, need, states, unreceived) -> tuple[str, str] | None:
     if missing:
         names = " and ".join(f"rank {m} ({_doing(states[m])})" for m in missing[:3])
         more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        return "collective", f"rank {rank} is in {call}, which these never enter: {names}{more}."
+        never = "never enters" if len(missing) == 1 else "never enter"
+        return "collective", f"rank {rank} is in {call}, which {names}{more} {never}."
     key = str(need["comm"])
     mine = states[rank]["entered"][key][1]
     for member in need["members"]:
@@ -237,7 +238,7 @@ def _root(entered: str) -> str:
 
 def _doing(state: dict) -> str:
     return {
-        "idle": "its cell has ended",
+        "idle": "idle: its cell has ended",
         "computing": "computing",
     }.get(state["state"], f"in {state['call']}")
 
