@@ -59,9 +59,18 @@ static bool cleans_up(int name) {
 }
 
 enum begin scope_begin(struct call *call, int name, const struct comm *comm) {
-    if (!atomic_load_explicit(&scope.on, memory_order_relaxed) || !scope.ready || !comm ||
-        scope.inside || !pthread_equal(pthread_self(), scope.program))
+    if (!atomic_load_explicit(&scope.on, memory_order_relaxed) || !scope.ready)
         return FORWARD;
+    if (!pthread_equal(pthread_self(), scope.program)) {
+        atomic_store(&scope.threads, true);
+        return FORWARD;
+    }
+    if (scope.inside)
+        return FORWARD;
+    if (!comm) {
+        scope_unseen(false);
+        return FORWARD;
+    }
     scope_lock();
     if (scope.raise && !cleans_up(name)) {
         scope_unlock();
@@ -76,6 +85,16 @@ enum begin scope_begin(struct call *call, int name, const struct comm *comm) {
     }
     *call = (struct call){.name = name, .generation = scope.generation, .start = scope_now()};
     return GO;
+}
+
+void scope_unseen(bool blind) {
+    if (!atomic_load(&scope.on) || !scope.ready || scope.inside)
+        return;
+    scope_lock();
+    scope.epoch++;
+    scope.tests = 0;
+    scope.overflow = scope.overflow || blind;
+    scope_unlock();
 }
 
 void scope_event(const struct call *call, const struct comm *comm, int peer, int tag,
@@ -131,6 +150,20 @@ int scope_pause(struct call *call) {
     return scope.code;
 }
 
+/* All probes of a loop as one: where they differ, it stands for any. */
+static void widen(struct record *all, const struct record *probe) {
+    if (all->row < 0) {
+        *all = *probe;
+        return;
+    }
+    if (all->comm != probe->comm)
+        all->kind = UNKNOWN;
+    if (all->peer != probe->peer)
+        all->peer = ANY_PEER;
+    if (all->tag != probe->tag)
+        all->tag = ANY_LABEL;
+}
+
 /* A loop of tests that never succeed waits as much as a blocking call does. */
 void scope_tested(const struct call *call, bool success) {
     if (success) {
@@ -141,7 +174,9 @@ void scope_tested(const struct call *call, bool success) {
     if (scope.tests++ == 0) {
         scope.epoch++;
         scope.window++;
-        scope.window_start = call->start;
+        scope.window_start = scope.window_last = call->start;
+        scope.window_gap = 0;
+        scope.window_unknown = false;
         scope.tests_seen = 0;
         scope.cpu_per_test = 1;
         scope.probe.row = -1;
@@ -150,17 +185,22 @@ void scope_tested(const struct call *call, bool success) {
     } else if (call->name != scope.window_call || call->n_requests != scope.window_requests) {
         scope.window_mixed = true;
     }
+    if (call->start - scope.window_last > scope.window_gap)
+        scope.window_gap = call->start - scope.window_last;
+    scope.window_last = call->start;
     scope.window_call = call->name;
     for (int i = 0; i < call->n_requests; i++) {
         struct op *op = scope_op_find(call->requests[i]);
-        if (!op)
+        if (!op) {
+            scope.window_unknown = scope.window_unknown || call->requests[i] != MPI_REQUEST_NULL;
             continue;
+        }
         if (scope.tests > 1 && op->window != scope.window)
             scope.window_mixed = true;
         op->window = scope.window;
     }
     if (call->probe)
-        scope.probe = *call->probe;
+        widen(&scope.probe, call->probe);
 }
 
 /* ---- counts ---- */
@@ -303,11 +343,14 @@ int scope_peek(struct op *op, int *done, MPI_Status *status) {
     return err;
 }
 
+/* May the scope ask for it? With several threads, the library may have forgotten it long ago. */
+bool scope_owned(const struct op *op) { return op->own || !atomic_load(&scope.threads); }
+
 /* Asks the library which of the open requests are complete, without taking them from their owner. */
 void scope_refresh(void) {
     for (int i = 0; i < scope.n_ops; i++) {
         struct op *op = scope.ops[i];
-        if (!op->active || op->counted || op->dead)
+        if (!op->active || op->counted || op->dead || !scope_owned(op))
             continue;
         int done = 0;
         MPI_Status status;
@@ -453,6 +496,11 @@ static void polled(struct report *report, int *room) {
             r->row = NEEDS;
         }
     }
+    if (scope.window_unknown) {
+        struct record *r = row(report, NEEDS, room);
+        if (r)
+            r->kind = UNKNOWN;
+    }
     for (int i = 0; i < scope.n_ops; i++) {
         const struct op *op = scope.ops[i];
         if (op->window != scope.window || !op->active)
@@ -467,11 +515,13 @@ static void polled(struct report *report, int *room) {
     }
 }
 
-/* Tests count as waiting when nothing else has happened for a second and there is no computation
- * between them: 20 us of processor time a test, no more. */
+/* Tests count as waiting when there is nothing else for a second and no computation between them:
+ * 20 us of processor time a test, no more. Nor do they when they have stopped: the program may
+ * compute, read a file or sleep after them, and go on. */
 bool scope_polls(void) {
     return scope.busy && !scope.waiting && scope.tests > 20 && scope.cpu_per_test < 20e-6 &&
-           scope_now() - scope.window_start > 1;
+           scope.window_last - scope.window_start > 1 &&
+           scope_now() - scope.window_last < 0.1 + 2 * scope.window_gap;
 }
 
 /* Fills `report`; its rows are the caller's to free. Under the lock. */
@@ -481,7 +531,7 @@ void scope_report(struct report *report) {
     *report = (struct report){.rank = scope.rank,
                               .stop = atomic_load(&scope.stop),
                               .ending = scope.ending,
-                              .blind = scope.overflow,
+                              .blind = scope.overflow || atomic_load(&scope.threads),
                               .cpu = scope.cpu_per_test};
     if (scope.waiting) {
         report->state = BLOCKED;

@@ -108,6 +108,7 @@ struct op {
     bool counted;   /* it is complete, and its message is in the counts */
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
     bool dead;      /* a collective that was given up */
+    bool own;       /* the program never sees it, so no other thread can have completed it */
     bool peeked;    /* `status` is what scope_peek saw */
     MPI_Status status;
 };
@@ -122,6 +123,7 @@ struct event {
 struct scope {
     atomic_flag lock;
     atomic_bool on, insist;
+    atomic_bool threads; /* a second thread of the program has called MPI: nothing is judged */
     atomic_int stop;
     bool ready, inside, busy, raise, ending, over, crowded;
     pthread_t program, thread;
@@ -149,9 +151,11 @@ struct scope {
 
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
     long long window, tests, tests_seen;
-    double window_start, cpu_seen, cpu_per_test;
+    double window_start, window_last, window_gap; /* its last test, its longest time without one */
+    double cpu_seen, cpu_per_test;
     int window_call, window_requests;
-    bool window_mixed; /* the loop does not repeat one call on the same requests */
+    bool window_mixed;   /* the loop does not repeat one call on the same requests */
+    bool window_unknown; /* among them is one that the scope knows nothing of */
     struct record probe;
 
     MPI_Message message; /* what the last matched probe took, from whom */
@@ -205,6 +209,9 @@ void scope_unlock(void);
 /* How a call begins: FORWARD it as it is (stepped aside, inside another call, from another
  * thread, on a communicator nobody knows), LEAVE with scope.code (the cell was broken), or GO. */
 enum begin scope_begin(struct call *call, int name, const struct comm *comm);
+/* The program does what the scope cannot follow: that ends a loop of tests and, if `blind`, all
+ * judging until the next drain. */
+void scope_unseen(bool blind);
 /* How it ends: lets go of the lock, and reports an error of the scope's own to the program. */
 int scope_end(const struct call *call, const struct comm *comm, int err);
 void scope_event(const struct call *call, const struct comm *comm, int peer, int tag,
@@ -227,6 +234,7 @@ struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int pe
 struct op *scope_op_find(MPI_Request request);
 void scope_op_remove(struct op *op);
 void scope_op_complete(struct op *op, const MPI_Status *status);
+bool scope_owned(const struct op *op);
 /* Is the request complete? Leaves it to its owner. */
 int scope_peek(struct op *op, int *done, MPI_Status *status);
 

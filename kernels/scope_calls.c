@@ -103,6 +103,9 @@ static void event_of(const struct call *call, const struct op *was) {
 int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status) {
     struct op was;
     int done = 0, err;
+    struct op *op = scope_op_find(*request);
+    if (op)
+        op->own = true;
     call->requests = request;
     call->n_requests = 1;
     for (;;) {
@@ -308,6 +311,11 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         PMPI_Request_get_status(requests[1], &done, &statuses[1]);
         if (!done)
             scope_op_add(SEND, requests[1], c, to, sendtag, bytes_of(sendcount, sendtype));
+    }
+    for (int i = 0; i < 2; i++) {
+        struct op *op = scope_op_find(requests[i]);
+        if (op)
+            op->own = true;
     }
     call->requests = requests;
     call->n_requests = 2;
@@ -861,4 +869,36 @@ int MPI_Testsome(int count, MPI_Request requests[], int *ready, int indices[],
 MRECVS(, int)
 #if LARGE_COUNTS
 MRECVS(_c, MPI_Count)
+#endif
+
+/* ---- calls that are not followed ---- */
+
+int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
+    scope_unseen(false);
+    return PMPI_Request_get_status(request, flag, status);
+}
+
+/* Their messages are in no count. */
+#define UNSEEN(SUFFIX, COUNT)                                                                    \
+    int MPI_Isendrecv##SUFFIX(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype,       \
+                              int dest, int sendtag, void *recvbuf, COUNT recvcount,             \
+                              MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,     \
+                              MPI_Request *request) {                                            \
+        scope_unseen(true);                                                                      \
+        return PMPI_Isendrecv##SUFFIX(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,      \
+                                      recvcount, recvtype, source, recvtag, comm, request);      \
+    }                                                                                            \
+    int MPI_Isendrecv_replace##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int dest,       \
+                                      int sendtag, int source, int recvtag, MPI_Comm comm,       \
+                                      MPI_Request *request) {                                    \
+        scope_unseen(true);                                                                      \
+        return PMPI_Isendrecv_replace##SUFFIX(buf, count, type, dest, sendtag, source, recvtag,  \
+                                              comm, request);                                    \
+    }
+
+#if LARGE_COUNTS || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
+UNSEEN(, int)
+#endif
+#if LARGE_COUNTS
+UNSEEN(_c, MPI_Count)
 #endif

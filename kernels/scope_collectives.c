@@ -62,6 +62,18 @@ static int end_nonblocking(struct call *call, struct comm *c, int err, MPI_Reque
     return scope_end(call, c, err);
 }
 
+/* A collective of another thread meets those of the other ranks, where they are served: it goes
+ * the same way, only that it cannot be left. */
+static bool elsewhere(const struct comm *c) {
+    return c && atomic_load(&scope.on) && !pthread_equal(pthread_self(), scope.program);
+}
+
+static MPI_Comm way(const struct comm *c, MPI_Comm comm) { return elsewhere(c) ? c->shadow : comm; }
+
+static int plain_wait(int err, MPI_Request *request) {
+    return err ? err : PMPI_Wait(request, MPI_STATUS_IGNORE);
+}
+
 static int size_of(MPI_Datatype type) {
     int size = 0;
     if (type != MPI_DATATYPE_NULL)
@@ -153,10 +165,13 @@ static bool valid_root(const struct comm *c, int root) { return root >= 0 && roo
 #define SERVE(S, name, iname, ROOT, BYTES, PARAMETERS, ...)                                      \
     int MPI_##name##S(STRIP PARAMETERS, MPI_Comm comm) {                                         \
         struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(name, c, PMPI_##name##S(__VA_ARGS__, comm))                                      \
+        MPI_Request request = MPI_REQUEST_NULL;                                                  \
+        OBSERVE(name, c,                                                                         \
+                elsewhere(c) ? plain_wait(PMPI_##iname##S(__VA_ARGS__, c->shadow, &request),     \
+                                          &request)                                              \
+                             : PMPI_##name##S(__VA_ARGS__, comm))                                \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT)) /* the library says what is wrong */        \
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
-        MPI_Request request = MPI_REQUEST_NULL;                                                  \
         int err = enter_blocking(&call, c, CALL_##name, ROOT);                                   \
         if (!err)                                                                                \
             err = refused(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, &request));                 \
@@ -164,7 +179,7 @@ static bool valid_root(const struct comm *c, int root) { return root >= 0 && roo
     }                                                                                            \
     int MPI_##iname##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Request *request) {                  \
         struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(iname, c, PMPI_##iname##S(__VA_ARGS__, comm, request))                           \
+        OBSERVE(iname, c, PMPI_##iname##S(__VA_ARGS__, way(c, comm), request))                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
         enter(c, CALL_##iname, ROOT);                                                            \
@@ -179,7 +194,10 @@ COLLECTIVES(SERVE, _c, MPI_Count, MPI_Aint)
 
 int MPI_Barrier(MPI_Comm comm) {
     struct comm *c = scope_comm(comm);
-    OBSERVE(Barrier, c, PMPI_Barrier(comm))
+    MPI_Request request;
+    OBSERVE(Barrier, c,
+            elsewhere(c) ? plain_wait(PMPI_Ibarrier(c->shadow, &request), &request)
+                         : PMPI_Barrier(comm))
     enter(c, CALL_Barrier, NO_ROOT);
     const int err = meet(&call, c);
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
@@ -188,7 +206,7 @@ int MPI_Barrier(MPI_Comm comm) {
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
     struct comm *c = scope_comm(comm);
-    OBSERVE(Ibarrier, c, PMPI_Ibarrier(comm, request))
+    OBSERVE(Ibarrier, c, PMPI_Ibarrier(way(c, comm), request))
     enter(c, CALL_Ibarrier, NO_ROOT);
     const int err = PMPI_Ibarrier(c->shadow, request);
     return end_nonblocking(&call, c, err, *request, NO_ROOT, 0);

@@ -21,9 +21,11 @@ import psutil
 from ringside import kernels, launch, mpi
 
 RANKS = 4
-ROUNDS = 3  # turns of the two clusters
+ROUNDS = 3  # turns of the two clusters, fewer if they take more than this:
+ROUNDS_LIMIT = 200.0
 DEADLOCKS = 3  # in each of Ringside's turns; stock ipyparallel has time for one
-PAIRS = 8  # turns of the two pings
+PAIRS = 8  # turns of the two pings, likewise
+PAIRS_LIMIT = 90.0
 JAM = 5_000_000  # doubles in a message of the deadlock: 40 MB
 CALLS = 4  # on the critical path of a round trip: two sends and two receives
 RING = {1_000: 400, 5_000_000: 5}  # doubles: repetitions of a block
@@ -77,7 +79,7 @@ int main(int argc, char **argv) {
         (long long (*)(void *, long long))dlsym(RTLD_DEFAULT, "scope_events");
     for (int p = 0; p < 2; p++) {
         for (int block = 0; block < plan[p].blocks; block++) {
-            const bool on = block % 2;
+            const bool on = turn && block % 2;
             /* PMPI: the scope must not see the barriers between which it is switched. */
             PMPI_Barrier(MPI_COMM_WORLD);
             if (turn)
@@ -87,7 +89,7 @@ int main(int argc, char **argv) {
             const double start = MPI_Wtime();
             trips(rank, plan[p].bytes, plan[p].trips);
             const double seconds = MPI_Wtime() - start;
-            if (rank == 0)
+            if (rank == 0 && (turn || block % 2)) /* as many blocks absent as off */
                 printf("%s %d %.5f\n", !turn ? "absent" : on ? "on" : "off", plan[p].bytes,
                        1e6 * seconds / plan[p].trips);
         }
@@ -156,7 +158,7 @@ def ring_in_python(doubles, reps):
     comm = MPI.COMM_WORLD
     left, right = (comm.rank - 1) % comm.size, (comm.rank + 1) % comm.size
     outgoing = comm.rank * 1000.0 + np.arange(doubles) % 1000
-    expected = left * 1000.0 + np.arange(doubles) % 1000
+    expected = outgoing + 1000.0 * (left - comm.rank)
     incoming = np.empty(doubles)
     seconds = []
     for _ in range(reps):
@@ -184,15 +186,20 @@ def marked() -> list[psutil.Process]:
     return found
 
 
-def memory() -> float:
-    """Bytes (PSS) of all processes of the cluster, without this one, its client."""
-    used = 0
+def memory() -> tuple[float, float]:
+    """Bytes of all processes of the cluster, without this one, its client.
+
+    The first counts a page that k processes share as 1/k in each of them (PSS), so it is what the
+    machine has less of; the second counts it in each of them (RSS), as `top` does.
+    """
+    pss = rss = 0
     for process in marked():
         try:
-            used += process.memory_full_info().pss
+            used = process.memory_full_info()
         except psutil.NoSuchProcess:
             continue
-    return used
+        pss, rss = pss + used.pss, rss + used.rss
+    return pss, rss
 
 
 def stuck_since(directory: Path) -> float:
@@ -363,23 +370,32 @@ def ping(program: Path, scope: bool) -> dict[tuple[str, int], float]:
     return best
 
 
+def turns(most: int, limit: float):
+    """Counts up to `most`, or for as long as the next turn should end within `limit` seconds."""
+    begun = time.monotonic()
+    for turn in range(most):
+        if (time.monotonic() - begun) * (turn + 1) > limit * turn > 0:
+            return
+        yield turn
+
+
 def measure(directory: Path) -> tuple[list[dict], list[dict], list[dict]]:
     """All turns: of Ringside, of stock ipyparallel, of the pings (absent, off and on together)."""
-    turns = {name: [] for name in TURNS}
-    for turn in range(ROUNDS):
+    found = {name: [] for name in TURNS}
+    for turn in turns(ROUNDS, ROUNDS_LIMIT):
         for name in TURNS:
             print(f"turn {turn + 1} of {ROUNDS}: {name}", file=sys.stderr, flush=True)
             output = run([sys.executable, __file__, name], environment(directory))
-            turns[name].append(json.loads(output.splitlines()[-1]))
+            found[name].append(json.loads(output.splitlines()[-1]))
             end_all()
     print("pings", file=sys.stderr, flush=True)
     program = compile_ping(directory)
     pings = []
-    for pair in range(PAIRS):
+    for pair in turns(PAIRS, PAIRS_LIMIT):
         # A B, then B A: whoever comes second has no advantage from it.
         order = (False, True) if pair % 2 == 0 else (True, False)
         pings.append({key: us for scope in order for key, us in ping(program, scope).items()})
-    return turns["ringside"], turns["stock"], pings
+    return found["ringside"], found["stock"], pings
 
 
 # ---------------------------------------------------------------- the table
@@ -398,7 +414,7 @@ def row(what: str, ours: list, other: list, values: list, bar: float | None, dig
         what,
         spread(ours, digits),
         spread(other, digits) if other else "",
-        spread(values, max(digits, 3)),
+        spread(values, 3),
         "" if bar is None else f"<= {bar:.2f}",
         met,
     )
@@ -409,43 +425,45 @@ def ratios(ours: list[float], other: list[float]) -> list[float]:
     return [a / b for a, b in zip(ours, other, strict=True)]
 
 
-def rows(ours: list[dict], stock: list[dict], pings: list[dict]) -> list[tuple]:
-    """The table's lines."""
-    table = []
-    for what, name, unit, bar in (
-        ("4 ranks ready, s", "ready", 1, 0.40),
-        ("4 ranks' memory, MB", "memory", 1e6, 0.55),
+def cluster_rows(ours: list[dict], stock: list[dict]) -> list[tuple]:
+    """Start, memory and deadlock."""
+    a, b = ([turn["ready"] for turn in side] for side in (ours, stock))
+    table = [row("4 ranks ready, s", a, b, ratios(a, b), 0.40)]
+    for i, what, bar in ((0, "their memory (PSS), MB", 0.55), (1, "the same as RSS, MB", None)):
+        a, b = ([turn["memory"][i] / 1e6 for turn in side] for side in (ours, stock))
+        table.append(row(what, a, b, ratios(a, b), bar, 0))
+    for name, what, bar in (
+        ("verdict", "last rank stuck to verdict, s", 0.5),
+        ("told", "last rank stuck to error read, s", None),
+        ("usable", "last rank stuck to usable, s", 1.0),
     ):
-        a, b = ([turn[name] / unit for turn in side] for side in (ours, stock))
-        table.append(row(what, a, b, ratios(a, b), bar, 2 if unit == 1 else 0))
-    each = {
-        name: [v for turn in ours for v in turn[name]] for name in ("verdict", "told", "usable")
-    }
-    for what, name, bar in (
-        ("last rank stuck to verdict, s", "verdict", 0.5),
-        ("last rank stuck to error read, s", "told", None),
-        ("last rank stuck to usable, s", "usable", 1.0),
-    ):
-        table.append(row(what, each[name], [], each[name], bar))
+        values = [value for turn in ours for value in turn[name]]
+        table.append(row(what, values, [], values, bar))
     a = [statistics.median(turn["usable"]) for turn in ours]
     b = [turn["recovered"] for turn in stock]
-    table.append(row("usable, against stock restart, s", a, b, ratios(a, b), 0.10))
-    for size, name in ((8, "8 B"), (1_000_000, "1 MB")):
+    return [*table, row("the same : stock restart, s", a, b, ratios(a, b), 0.10)]
+
+
+def ping_rows(pings: list[dict]) -> list[tuple]:
+    """The scope absent, off and on. Only the small message has bars: it shows every nanosecond."""
+    table = []
+    for size, name, bars in ((8, "8 B", (1.02, 0.15)), (1_000_000, "1 MB", (None, None))):
         absent, off, on = ([one[how, size] for one in pings] for how in ("absent", "off", "on"))
         calls = [(a - b) / CALLS for a, b in zip(on, off, strict=True)]
-        small = size == 8
-        table.append(
-            row(f"ping {name}, off : absent, us", off, absent, ratios(off, absent), 1.02, 3)
-            if small
-            else row(f"ping {name}, off : absent, us", off, absent, ratios(off, absent), None)
-        )
-        table.append(
-            row(f"ping {name}, on - off, us a call", on, off, calls, 0.15 if small else None, 3)
-        )
+        table += [
+            row(f"ping {name}, off : absent, us", off, absent, ratios(off, absent), bars[0], 3),
+            row(f"ping {name}, on - off, us a call", on, off, calls, bars[1], 3),
+        ]
+    return table
+
+
+def ring_rows(ours: list[dict]) -> list[tuple]:
+    """The ring in C against the ring in mpi4py, on the engines with the scope off."""
+    table = []
     for doubles in RING:
         blocks = [block for turn in ours for block in turn["ring"][str(doubles)]]
         a, b = ([1e3 * seconds for seconds in side] for side in zip(*blocks, strict=True))
-        table.append(row(f"ring {doubles:,}, C : mpi4py, ms", a, b, ratios(a, b), None))
+        table.append(row(f"ring {doubles:,}, C : mpi4py, ms", a, b, ratios(a, b), None, 3))
     return table
 
 
@@ -476,14 +494,14 @@ def main() -> None:
             sys.exit("bench: interrupted")
         finally:
             end_all()
-    show(rows(ours, stock, pings))
+    show([*cluster_rows(ours, stock), *ping_rows(pings), *ring_rows(ours)])
     print(
         f"\n{len(os.sched_getaffinity(0))} cores, {ours[0]['library']}, load {before:.1f} before "
         f"and {os.getloadavg()[0]:.1f} after, {time.monotonic() - begun:.0f} s. Median (lowest to "
-        f"highest) of {ROUNDS} turns, {PAIRS} pairs of ping processes.\nA ping is the fastest of "
-        "many short blocks of its process (another program on the core slows a block, nothing "
-        "makes it faster);\non and off alternate in one process, absent in its neighbour. The "
-        f"cost of a call is a round trip's, divided by {CALLS}."
+        f"highest) of {len(ours)} turns, {len(pings)} pairs of pings.\nOf a ping process counts "
+        "the fastest of many short blocks, as other programs slow some of them; off and on "
+        "alternate\nin one process, absent is its neighbour. A round trip has "
+        f"{CALLS} calls on its critical path."
     )
 
 
