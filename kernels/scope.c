@@ -55,7 +55,7 @@ static bool is_test(int name) {
 
 static bool cleans_up(int name) {
     return name == CALL_Request_free || name == CALL_Cancel || name == CALL_Comm_free ||
-           name == CALL_Finalize;
+           name == CALL_Comm_disconnect || name == CALL_Finalize;
 }
 
 enum begin scope_begin(struct call *call, int name, const struct comm *comm) {
@@ -376,14 +376,8 @@ int scope_comm_add(MPI_Comm handle) {
     if (err || inter)
         return err;
     struct comm *c = calloc(1, sizeof *c);
-    struct comm **bigger =
-        realloc(scope.comms, (size_t)(scope.n_comms + 1) * sizeof(struct comm *));
-    if (bigger)
-        scope.comms = bigger;
-    if (!c || !bigger) {
-        free(c);
+    if (!c)
         return MPI_ERR_NO_MEM;
-    }
     c->handle = handle;
     PMPI_Comm_size(handle, &c->size);
     PMPI_Comm_rank(handle, &c->rank);
@@ -410,13 +404,21 @@ int scope_comm_add(MPI_Comm handle) {
         c->number = handle == MPI_COMM_WORLD ? 0 : 1 + scope.rank + scope.size * scope.made++;
     if (!err)
         err = PMPI_Bcast(&c->number, 1, MPI_INT, 0, c->shadow);
+    scope_lock();
+    struct comm **bigger =
+        realloc(scope.comms, (size_t)(scope.n_comms + 1) * sizeof(struct comm *));
+    if (bigger)
+        scope.comms = bigger;
+    else
+        err = MPI_ERR_NO_MEM;
+    if (!err)
+        scope.comms[scope.n_comms++] = c;
+    scope_unlock();
     if (err) {
         free(c->world);
         free(c);
-        return err;
     }
-    scope.comms[scope.n_comms++] = c;
-    return MPI_SUCCESS;
+    return err;
 }
 
 void scope_comm_remove(struct comm *comm) {

@@ -125,6 +125,7 @@ struct scope {
     atomic_bool on, insist;
     atomic_bool threads; /* a second thread of the program has called MPI: nothing is judged */
     atomic_int stop;
+    bool away; /* inside a call, and not holding the lock */
     bool ready, inside, busy, raise, ending, over, crowded;
     pthread_t program, thread;
     clockid_t program_clock;
@@ -159,7 +160,7 @@ struct scope {
     struct record probe;
 
     MPI_Message message; /* what the last matched probe took, from whom */
-    const struct comm *message_comm;
+    struct comm *message_comm;
     int message_peer;
 
     struct event *events;
@@ -178,6 +179,7 @@ struct call {
     double start, pause; /* pause: when it first had to wait, 0 if it never did */
     int name, mode, generation;
     bool left;
+    bool complete; /* what it waited for was, though it was to be left */
     long polls;
     const MPI_Request *requests;
     int n_requests;
@@ -227,7 +229,7 @@ void scope_report(struct report *report);
 void scope_tell(const struct report *reports, const struct verdict *verdict, int kind,
                 const struct unreceived *left, int lefts, double seconds, int drained, bool failed);
 struct comm *scope_comm(MPI_Comm handle);
-int scope_comm_add(MPI_Comm handle);
+int scope_comm_add(MPI_Comm handle); /* not under the lock: it waits for the other ranks */
 void scope_comm_remove(struct comm *comm);
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
                         long long bytes);
@@ -261,8 +263,8 @@ void scope_finish(void);
     X(Ineighbor_allgather) X(Ineighbor_allgatherv) X(Ineighbor_alltoall) \
     X(Ineighbor_alltoallv) X(Ineighbor_alltoallw) X(Comm_dup) X(Comm_dup_with_info) \
     X(Comm_split) X(Comm_split_type) X(Comm_create) X(Comm_create_group) X(Comm_free) \
-    X(Cart_create) X(Cart_sub) X(Graph_create) X(Dist_graph_create) X(Dist_graph_create_adjacent) \
-    X(Finalize)
+    X(Comm_disconnect) X(Cart_create) X(Cart_sub) X(Graph_create) X(Dist_graph_create) \
+    X(Dist_graph_create_adjacent) X(Finalize)
 
 #define SCOPE_ENUM(name) CALL_##name,
 enum { SCOPE_CALLS(SCOPE_ENUM) N_CALLS };

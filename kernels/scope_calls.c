@@ -114,7 +114,7 @@ int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status) {
             break;
         err = scope_pause(call);
         if (err) {
-            test(request, &done, status, &was);
+            call->complete = test(request, &done, status, &was) == MPI_SUCCESS && done;
             break;
         }
     }
@@ -505,7 +505,7 @@ static struct record probe_of(const struct comm *c, int source, int tag) {
 }
 
 /* A matched probe took this message; its receive, which names no peer, comes next as a rule. */
-static void matched(const struct comm *c, MPI_Message message, int peer, int tag) {
+static void matched(struct comm *c, MPI_Message message, int peer, int tag) {
     scope_count(RECEIVED, c->number, peer, tag, 1);
     scope.message = message;
     scope.message_comm = c;
@@ -840,17 +840,27 @@ int MPI_Testsome(int count, MPI_Request requests[], int *ready, int indices[],
 
 /* ---- messages taken by a matched probe: on their way, so nobody is ever stuck in these ---- */
 
+/* A receive of such a message: for the drain to wait for, as it fills the program's buffer. */
+static struct op *under_way(MPI_Request request, struct comm *c) {
+    int done = 0;
+    MPI_Status status;
+    PMPI_Request_get_status(request, &done, &status);
+    return done ? NULL : scope_op_add(UNKNOWN, request, c, NO_PEER, ANY_LABEL, 0);
+}
+
 #define MRECVS(SUFFIX, COUNT)                                                                    \
     int MPI_Mrecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message,       \
                           MPI_Status *status) {                                                  \
         OBSERVE(Mrecv, WORLD, PMPI_Mrecv##SUFFIX(buf, count, type, message, status))             \
         const bool known = scope.message_comm && *message == scope.message;                      \
-        const struct comm *c = known ? scope.message_comm : WORLD;                               \
+        struct comm *c = known ? scope.message_comm : WORLD;                                     \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
         MPI_Status own;                                                                          \
         int err = PMPI_Imrecv##SUFFIX(buf, count, type, message, &request);                      \
-        if (!err)                                                                                \
+        if (!err) {                                                                              \
+            under_way(request, c);                                                               \
             err = scope_wait(&call, &request, &own);                                             \
+        }                                                                                        \
         if (!err) {                                                                              \
             scope_event(&call, c, known ? scope.message_peer : NO_PEER, own.MPI_TAG,             \
                         received_bytes(&own, NULL), 0);                                          \
@@ -862,7 +872,8 @@ int MPI_Testsome(int count, MPI_Request requests[], int *ready, int indices[],
                            MPI_Request *request) {                                               \
         OBSERVE(Imrecv, WORLD, PMPI_Imrecv##SUFFIX(buf, count, type, message, request))          \
         const int err = PMPI_Imrecv##SUFFIX(buf, count, type, message, request);                 \
-        scope_event(&call, WORLD, NO_PEER, ANY_LABEL, 0, 0);                                     \
+        const struct op *op = err ? NULL : under_way(*request, WORLD);                           \
+        scope_event(&call, WORLD, NO_PEER, ANY_LABEL, 0, op ? op->serial : 0);                   \
         return scope_end(&call, WORLD, err);                                                     \
     }
 

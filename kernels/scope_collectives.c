@@ -41,6 +41,28 @@ static int meet(struct call *call, struct comm *c) {
     return err ? err : wait_collective(call, c, &request);
 }
 
+/* Once all have met some may be on their way already: then nobody leaves. */
+static int meet_to_stay(struct call *call, struct comm *c) {
+    const int err = meet(call, c);
+    if (err != scope.code || !call->complete)
+        return err;
+    call->left = false;
+    return MPI_SUCCESS;
+}
+
+/* Making a communicator waits for the other ranks inside the library, so without the lock: the
+ * scope's thread goes on talking to the others. */
+static void step_out(void) {
+    scope.waiting = NULL;
+    scope.away = true;
+    scope_unlock();
+}
+
+static void step_in(void) {
+    scope_lock();
+    scope.away = false;
+}
+
 static int enter_blocking(struct call *call, struct comm *c, int name, int root) {
     enter(c, name, root);
     return atomic_load(&scope.insist) ? meet(call, c) : MPI_SUCCESS;
@@ -219,11 +241,14 @@ int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
         struct comm *c = scope_comm(comm);                                                       \
         OBSERVE(name, c, PMPI_##name(__VA_ARGS__))                                               \
         enter(c, CALL_##name, NO_ROOT);                                                          \
-        int err = meet(&call, c);                                                                \
-        if (!err)                                                                                \
+        int err = meet_to_stay(&call, c);                                                        \
+        if (!err) {                                                                              \
+            step_out();                                                                          \
             err = PMPI_##name(__VA_ARGS__);                                                      \
-        if (!err && *made != MPI_COMM_NULL)                                                      \
-            err = scope_comm_add(*made);                                                         \
+            if (!err && *made != MPI_COMM_NULL)                                                  \
+                err = scope_comm_add(*made);                                                     \
+            step_in();                                                                           \
+        }                                                                                        \
         scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);                                        \
         return scope_end(&call, c, err);                                                         \
     }
@@ -259,9 +284,11 @@ CREATE(Dist_graph_create_adjacent,
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made) {
     struct comm *c = scope_comm(comm);
     OBSERVE(Comm_create_group, c, PMPI_Comm_create_group(comm, group, tag, made))
+    step_out();
     int err = PMPI_Comm_create_group(comm, group, tag, made);
     if (!err && *made != MPI_COMM_NULL)
         err = scope_comm_add(*made);
+    step_in();
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
     return scope_end(&call, c, err);
 }
@@ -273,13 +300,13 @@ static int free_both(struct comm *c, MPI_Comm *comm) {
     return err;
 }
 
-int MPI_Comm_free(MPI_Comm *comm) {
+static int serve_free(MPI_Comm *comm, int name) {
     struct comm *c = scope_comm(*comm);
     struct call call;
-    if (!c || scope_begin(&call, CALL_Comm_free, c) != GO) {
+    if (!c || scope_begin(&call, name, c) != GO) {
         if (!c)
-            return PMPI_Comm_free(comm);
-        const bool outside = !scope.inside; /* stepped aside: it is to be forgotten all the same */
+            return name == CALL_Comm_free ? PMPI_Comm_free(comm) : PMPI_Comm_disconnect(comm);
+        const bool outside = !scope.inside || scope.away; /* it is to be forgotten all the same */
         if (outside)
             scope_lock();
         const int err = free_both(c, comm);
@@ -287,8 +314,8 @@ int MPI_Comm_free(MPI_Comm *comm) {
             scope_unlock();
         return err;
     }
-    enter(c, CALL_Comm_free, NO_ROOT);
-    int err = meet(&call, c);
+    enter(c, name, NO_ROOT);
+    int err = meet_to_stay(&call, c);
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
     if (!err) {
         err = free_both(c, comm);
@@ -296,6 +323,10 @@ int MPI_Comm_free(MPI_Comm *comm) {
     }
     return scope_end(&call, c, err);
 }
+
+int MPI_Comm_free(MPI_Comm *comm) { return serve_free(comm, CALL_Comm_free); }
+
+int MPI_Comm_disconnect(MPI_Comm *comm) { return serve_free(comm, CALL_Comm_disconnect); }
 
 /* Collectives travel on the shadow, so that their errors are to be handled alike there. */
 int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {

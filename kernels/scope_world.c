@@ -27,6 +27,8 @@ static const double patience = 0.1;    /* seconds in a call before the others ar
 static const double second_look = 0.05;
 static const double longest_pause = 1; /* between rounds while nothing changes */
 static const double drain_limit = 20;
+static const double away_limit = 0.2;
+static const double finish_limit = 2; /* of a drain, for collectives all ranks have come to */
 
 static void nap(double seconds) {
     const struct timespec t = {.tv_nsec = (long)(seconds * 1e9)};
@@ -210,28 +212,79 @@ static int drain(struct unreceived *left, int lefts) {
     return taken;
 }
 
-/* Is there a collective on this communicator that not all its ranks have finished? */
+/* Have all ranks come to this collective, and to the same? Then it ends by itself. */
+static bool all_came(const struct report *reports, const struct op *op) {
+    const char *call = NULL;
+    for (int m = 0; m < op->comm->size; m++) {
+        const struct report *report = &reports[op->comm->world[m]];
+        bool came = false;
+        for (int i = 0; i < report->rows; i++) {
+            const struct record *r = &report->row[i];
+            if (r->row != ENTERED || r->comm != op->comm->number || r->index < op->index)
+                continue;
+            came = true;
+            if (r->index == op->index && call && strcmp(call, r->call) != 0)
+                return false;
+            if (r->index == op->index)
+                call = r->call;
+        }
+        if (!came)
+            return false;
+    }
+    return true;
+}
+
+/* Lets the collectives end that can: the library is still moving their data, and a communicator
+ * may be in the making behind a barrier that some ranks have left already. */
+static void finish_collectives(const struct report *reports) {
+    const double start = scope_now();
+    for (bool open = true; open && scope_now() - start < finish_limit;) {
+        open = false;
+        for (int i = 0; i < scope.n_ops; i++) {
+            struct op *op = scope.ops[i];
+            MPI_Status status;
+            int done = 0;
+            if (!op->active || op->counted || op->kind != COLLECTIVE || op->dead ||
+                !scope_owned(op) || !all_came(reports, op))
+                continue;
+            scope_peek(op, &done, &status);
+            if (done)
+                scope_op_complete(op, &status);
+            open = open || !done;
+        }
+        if (open)
+            nap(0.0002);
+    }
+}
+
+/* Is there a collective on this communicator that not all its ranks have finished? Not on one that
+ * some have yet to make, or have freed. */
 static bool is_stuck(const struct report *reports, const struct comm *c) {
     int first = -1;
+    bool stuck = false;
     for (int m = 0; m < c->size; m++) {
         const struct report *report = &reports[c->world[m]];
+        bool known = false;
         for (int i = 0; i < report->rows; i++) {
             const struct record *r = &report->row[i];
             if (r->comm != c->number)
                 continue;
-            if (r->row == POSTED && r->kind == COLLECTIVE)
-                return true;
-            if (r->row == ENTERED && first < 0)
-                first = r->index;
-            if (r->row == ENTERED && first != r->index)
-                return true;
+            stuck = stuck || (r->row == POSTED && r->kind == COLLECTIVE);
+            if (r->row != ENTERED)
+                continue;
+            known = true;
+            stuck = stuck || (first >= 0 && first != r->index);
+            first = r->index;
         }
+        if (!known)
+            return false;
     }
-    return false;
+    return stuck;
 }
 
-/* In the order of their numbers, so that all ranks meet on each. */
-static void renew_shadows(const struct report *reports) {
+/* In the order of their numbers, so that all ranks meet on each. False: the library has no more
+ * communicators to give. */
+static bool renew_shadows(const struct report *reports) {
     for (int last = -1;;) {
         struct comm *next = NULL;
         for (int k = 0; k < scope.n_comms; k++) {
@@ -240,7 +293,7 @@ static void renew_shadows(const struct report *reports) {
                 next = c;
         }
         if (!next)
-            return;
+            return true;
         last = next->number;
         if (!is_stuck(reports, next))
             continue;
@@ -248,7 +301,8 @@ static void renew_shadows(const struct report *reports) {
             if (scope.ops[i]->comm == next && scope.ops[i]->kind == COLLECTIVE &&
                 !scope.ops[i]->counted)
                 scope.ops[i]->dead = true;
-        PMPI_Comm_dup(next->handle, &next->shadow);
+        if (PMPI_Comm_dup(next->handle, &next->shadow) != MPI_SUCCESS)
+            return false;
     }
 }
 
@@ -280,10 +334,17 @@ static void stop_the_world(const struct report *reports, const struct unreceived
     struct report *now = NULL;
     struct unreceived *rest = NULL;
     scope_lock();
+    /* Who is about to have a new communicator gets it first, unless another rank is held already. */
+    for (const double start = scope_now(); scope.away && scope_now() - start < away_limit;) {
+        scope_unlock();
+        nap(0.001);
+        scope_lock();
+    }
     if (barrier() && (now = exchange(true, drain_limit))) {
         int rests = 0;
         rest = scope_left(scope.size, now, &rests);
         taken = rest ? drain(rest, rests) : -1;
+        finish_collectives(now);
         MPI_Request request;
         PMPI_Iallreduce(&taken, &ours, 1, MPI_INT, MPI_MIN, scope.private, &request);
         if (!finish(&request, true, drain_limit) || ours < 0)
@@ -293,8 +354,12 @@ static void stop_the_world(const struct report *reports, const struct unreceived
             taken = -1;
     }
     if (taken >= 0) {
-        renew_shadows(now);
-        scope_forget();
+        free_reports(now);
+        now = exchange(true, drain_limit);
+        if (now && renew_shadows(now))
+            scope_forget();
+        else
+            taken = -1;
     }
     scope.generation++;
     scope.raise = scope.busy;

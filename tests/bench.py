@@ -54,19 +54,20 @@ static void *sleeper(void *unused) {
 
 static void trips(int rank, int bytes, int n) {
     const MPI_Comm world = MPI_COMM_WORLD;
+    const int peer = bytes ? 1 - rank : MPI_PROC_NULL; /* no bytes: the bare calls, to nobody */
     for (int i = 0; i < n; i++) {
         if (rank == 0)
-            MPI_Send(buffer, bytes, MPI_BYTE, 1, 0, world);
-        MPI_Recv(buffer, bytes, MPI_BYTE, 1 - rank, 0, world, MPI_STATUS_IGNORE);
+            MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, world);
+        MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, world, MPI_STATUS_IGNORE);
         if (rank == 1)
-            MPI_Send(buffer, bytes, MPI_BYTE, 0, 0, world);
+            MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, world);
     }
 }
 
 int main(int argc, char **argv) {
     static const struct {
         int bytes, trips, blocks;
-    } plan[] = {{8, 1000, 600}, {sizeof buffer, 10, 160}};
+    } plan[] = {{0, 2000, 200}, {8, 1000, 600}, {sizeof buffer, 10, 160}};
     int rank, level;
     /* Like an engine: it has other threads, and mpi4py asks for all there is. */
     pthread_t other;
@@ -77,7 +78,7 @@ int main(int argc, char **argv) {
     void (*turn)(bool) = (void (*)(bool))dlsym(RTLD_DEFAULT, "scope_switch");
     long long (*events)(void *, long long) =
         (long long (*)(void *, long long))dlsym(RTLD_DEFAULT, "scope_events");
-    for (int p = 0; p < 2; p++) {
+    for (int p = 0; p < 3; p++) {
         for (int block = 0; block < plan[p].blocks; block++) {
             const bool on = turn && block % 2;
             /* PMPI: the scope must not see the barriers between which it is switched. */
@@ -445,8 +446,15 @@ def cluster_rows(ours: list[dict], stock: list[dict]) -> list[tuple]:
 
 
 def ping_rows(pings: list[dict]) -> list[tuple]:
-    """The scope absent, off and on. Only the small message has bars: it shows every nanosecond."""
-    table = []
+    """The scope absent, off and on; bars hold for the small message.
+
+    A bare call goes to nobody (MPI_PROC_NULL), which no other program disturbs.
+    """
+    absent, off, on = ([one[how, 0] / 2 for one in pings] for how in ("absent", "off", "on"))
+    table = [
+        row("bare call, off : absent, us", off, absent, ratios(off, absent), None, 4),
+        row("bare call, on : off, us", on, off, ratios(on, off), None, 4),
+    ]
     for size, name, bars in ((8, "8 B", (1.02, 0.15)), (1_000_000, "1 MB", (None, None))):
         absent, off, on = ([one[how, size] for one in pings] for how in ("absent", "off", "on"))
         calls = [(a - b) / CALLS for a, b in zip(on, off, strict=True)]

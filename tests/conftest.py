@@ -1,8 +1,12 @@
 """A cluster of 4 ranks for the tests, in an IPython directory of its own."""
 
 import os
+import signal
 
 import pytest
+
+# Tests press Ctrl-C; a shell that starts pytest in the background has it ignored.
+signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.fixture(scope="session")
