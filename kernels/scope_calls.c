@@ -479,7 +479,12 @@ int MPI_Startall(int count, MPI_Request requests[]) {
 int MPI_Request_free(MPI_Request *request) {
     OBSERVE(Request_free, WORLD, PMPI_Request_free(request))
     struct op *op = scope_op_find(*request);
-    /* A receive that is freed while open will never be seen to complete. */
+    /* A receive that is freed while open will never be seen to complete; one that was cancelled
+     * or has its message is not open. */
+    MPI_Status status;
+    int done = 0;
+    if (op && op->active && !op->counted && !op->dead && scope_peek(op, &done, &status) == 0 && done)
+        scope_op_complete(op, &status);
     if (op && op->active && !op->counted && op->kind == RECV)
         scope.overflow = true;
     if (op)
@@ -655,6 +660,8 @@ static int status_error(int *err, MPI_Status statuses[], int i, int failed) {
 
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     OBSERVE(Waitall, WORLD, PMPI_Waitall(count, requests, statuses))
+    if (count < 0) /* the library says what is wrong */
+        return scope_end(&call, WORLD, PMPI_Waitall(count, requests, statuses));
     bool few[64] = {false};
     bool *complete = count <= 64 ? few : calloc((size_t)count, sizeof *complete);
     if (!complete)

@@ -312,15 +312,37 @@ static bool barrier(void) {
     return finish(&request, true, drain_limit);
 }
 
-static void explain(const struct report *mine, int kind) {
+/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is all its user sees. */
+static void explain(const struct report *mine, const struct verdict *verdict, int kind) {
     static const char *const why[] = {
         [STARVED] = "nobody is left who could help",
         [DEADLOCK] = "deadlock",
         [STOPPED] = "stopped",
     };
-    char text[128];
-    snprintf(text, sizeof text, "Ringside: %s was left (%s)", *mine->call ? mine->call : "the call",
-             why[kind]);
+    char whom[64] = "", ranks[64] = "", text[MPI_MAX_ERROR_STRING];
+    const struct record *need = NULL;
+    for (int i = 0; i < mine->rows && !need; i++)
+        if (mine->row[i].row == NEEDS)
+            need = &mine->row[i];
+    if (need && need->peer >= 0 && (need->kind == SEND || need->kind == RECV)) {
+        const char *way = need->kind == SEND ? "to" : "from";
+        if (need->tag == ANY_LABEL)
+            snprintf(whom, sizeof whom, " %s rank %d", way, need->peer);
+        else
+            snprintf(whom, sizeof whom, " %s rank %d, tag %d,", way, need->peer, need->tag);
+    }
+    size_t n = 0;
+    for (int r = 0, told = 0; r < scope.size && kind == DEADLOCK; r++) {
+        if (!verdict->is_stuck[r])
+            continue;
+        if (n > sizeof ranks - 24) {
+            snprintf(ranks + n, sizeof ranks - n, ", ...");
+            break;
+        }
+        n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%s%d", told++ ? ", " : " of ranks ", r);
+    }
+    snprintf(text, sizeof text, "Ringside: %s%s was left (%s%s)",
+             *mine->call ? mine->call : "the call", whom, why[kind], ranks);
     PMPI_Add_error_string(scope.code, text);
 }
 
@@ -364,7 +386,7 @@ static void stop_the_world(const struct report *reports, const struct unreceived
     scope.generation++;
     scope.raise = scope.busy;
     atomic_store(&scope.stop, NO_STOP);
-    explain(&reports[scope.rank], kind);
+    explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, seconds, ours, taken < 0);
     scope_unlock();
     free_reports(now);
@@ -457,6 +479,11 @@ static void watch_tests(double now) {
 
 static void *watch(void *unused) {
     (void)unused;
+    scope_lock(); /* until all ranks are known to have their thread */
+    const bool ready = scope.ready;
+    scope_unlock();
+    if (!ready)
+        return NULL;
     double next = 0, pause = second_look;
     long long epoch = -1;
     for (;;) {
@@ -495,6 +522,13 @@ static void *watch(void *unused) {
 
 /* ---- begin and end ---- */
 
+/* A forked process has no thread of the scope's, perhaps a lock nobody will open, and no business
+ * with MPI. */
+static void in_child(void) {
+    scope.ready = false;
+    scope_unlock();
+}
+
 /* In MPI_Init, on all ranks. Where a rank lacks memory or threads, all do without a scope. */
 void scope_start(void) {
     sigset_t all, before;
@@ -521,14 +555,19 @@ void scope_start(void) {
     int good = scope_tables() && epochs && scope.verdict.is_stuck;
     good = good && scope_comm_add(MPI_COMM_WORLD) == MPI_SUCCESS;
     good = good && scope_comm_add(MPI_COMM_SELF) == MPI_SUCCESS;
-    PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, scope.private);
-    if (!good)
-        return;
     sigfillset(&all); /* signals are for the program's thread */
     pthread_sigmask(SIG_BLOCK, &all, &before);
-    good = pthread_create(&scope.thread, NULL, watch, NULL) == 0;
+    scope_lock();
+    good = good && pthread_create(&scope.thread, NULL, watch, NULL) == 0;
+    const bool mine = good;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
+    PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, scope.private);
     scope.ready = good;
+    scope_unlock();
+    if (mine && !good)
+        pthread_join(scope.thread, NULL);
+    if (good)
+        pthread_atfork(NULL, NULL, in_child);
 }
 
 /* In MPI_Finalize, on all ranks. */
@@ -547,10 +586,10 @@ void scope_finish(void) {
     }
     PMPI_Comm_free(&scope.private);
     free(scope.verdict.is_stuck);
+    scope.verdict.is_stuck = NULL;
     free(epochs);
     free(scope.counts);
-    free(scope.events);
     free(scope.comms);
     free(scope.ops);
-    free(scope.told);
+    /* The events and the last verdict stay: they may still be read. */
 }

@@ -220,7 +220,7 @@ def test_engines_that_never_come_end_the_start_in_time(tmp_path):
 
 def test_a_busy_port_is_named(tmp_path):
     code = "raise OSError(98, 'Address already in use')"
-    python = script(tmp_path / "python", f'exec {sys.executable} -c "{code}"')
+    python = script(tmp_path / "python", f'exec "{sys.executable}" -c "{code}"')
     text = start_that_fails(f"cluster.sys.executable = {str(python)!r}", tmp_path)
     assert "a port of the controller was taken" in text
 
