@@ -19,7 +19,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from ringside import kernels, mpi
+from ringside import kernels, launch, mpi
 
 SOURCES = kernels.ROOT / "kernels"
 PROGRAM = kernels.directory() / "bin" / "ring"
@@ -28,6 +28,15 @@ ENDING = [name for name in VARIANTS if name != "ssend"]
 # Short enough for any library to buffer, so that `blocking` ends too; long enough that none does.
 SHORT, LONG = 100, 100_000
 COLUMNS = ["source", "kernel", "variant", "ranks", "nodes", "bytes", "repetition", "seconds"]
+
+
+@pytest.fixture(autouse=True, scope="module")
+def _shared_memory():
+    """Ranks that are ended, or whose MPI_Finalize fails, leave files: removes what nobody maps."""
+    before = set(Path("/dev/shm").glob("*"))
+    yield
+    new = {str(file) for file in set(Path("/dev/shm").glob("*")) - before}
+    launch.remove(new - launch.shared_memory(psutil.pids()))
 
 
 def mpirun(n: int, *command, timeout: float = 60, **variables: str):
