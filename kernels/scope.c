@@ -757,6 +757,7 @@ void scope_switch(bool on) {
         while (scope.n_ops > 0)
             scope_op_remove(scope.ops[0]);
         scope_forget();
+        atomic_store(&scope.stop, NO_STOP); /* asked for while nobody listened */
     }
     atomic_store(&scope.on, on);
     scope_unlock();

@@ -260,16 +260,20 @@ def stock_turn() -> dict:
     import ipyparallel as ipp
 
     cluster = ipp.Cluster(engines="mpi", n=RANKS)
+    files = set()  # shared memory: engines that are killed leave it behind
     try:
         client = cluster.start_and_connect_sync(activate=False)
         assert client[:].apply_sync(total) == [RANKS] * RANKS
         found = {"ready": time.monotonic() - start, "memory": memory()}
+        files |= launch.shared_memory([process.pid for process in marked()])
         with tempfile.TemporaryDirectory() as directory:
             client[:].apply_async(jam, directory, JAM)
             since = stuck_since(Path(directory))
         found["recovered"] = recover(cluster, client) - since
+        files |= launch.shared_memory([process.pid for process in marked()])
     finally:
         cluster.stop_cluster_sync()
+        launch.remove(files)
     return found
 
 
