@@ -78,6 +78,8 @@ def main() -> None:
     # MPI libraries install handlers of their own for these signals.
     faulthandler.enable(fault, all_threads=False)
 
+    # Nobody attaches a debugger to a rank, and it would cost each of them 29 MB.
+    sys.modules["debugpy"] = None
     from ipyparallel.engine import app as stock
 
     from ringside.kernel import RingsideKernel
