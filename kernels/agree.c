@@ -5,13 +5,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const int code_ = (call);                                                                  \
-        if (code_ != MPI_SUCCESS)                                                                  \
-            return code_;                                                                          \
-    } while (0)
-
 /* The number after `key` at the start of a line of the file, or -1 where there is none. */
 static int64_t read_number(const char *path, const char *key)
 {

@@ -21,13 +21,6 @@ struct ring {
     double work;               /* result of the work, kept so that the compiler does not drop it */
 };
 
-#define TRY(call)                                                                                  \
-    do {                                                                                           \
-        const int code_ = (call);                                                                  \
-        if (code_ != MPI_SUCCESS)                                                                  \
-            return code_;                                                                          \
-    } while (0)
-
 static int send_right(const struct ring *ring)
 {
     return MPI_Send(ring->outgoing, ring->count, MPI_DOUBLE, ring->right, TAG, ring->comm);

@@ -19,6 +19,14 @@
 #include <mpi.h>
 #include <stdint.h>
 
+/* Leaves the function with the error code of an MPI call that failed. */
+#define TRY(call)                                                                                  \
+    do {                                                                                           \
+        const int code_ = (call);                                                                  \
+        if (code_ != MPI_SUCCESS)                                                                  \
+            return code_;                                                                          \
+    } while (0)
+
 /* MPI's own codes are never negative; small negative numbers are used inside some libraries. */
 enum {
     RINGSIDE_WRONG_DATA = -1001,      /* verification failed on this rank: see *wrong */

@@ -533,8 +533,7 @@ void scope_report(struct report *report) {
     *report = (struct report){.rank = scope.rank,
                               .stop = atomic_load(&scope.stop),
                               .ending = scope.ending,
-                              .blind = scope.overflow || atomic_load(&scope.threads),
-                              .cpu = scope.cpu_per_test};
+                              .blind = scope.overflow || atomic_load(&scope.threads)};
     if (scope.waiting) {
         report->state = BLOCKED;
         report->mode = scope.waiting->mode;

@@ -62,7 +62,6 @@ struct report {
     bool blind;  /* it saw something it cannot model: nobody is to be judged */
     long long epoch;  /* grows whenever anything here may have changed */
     double since;     /* seconds the rank has been in this call */
-    double cpu;       /* POLLING: seconds of processor time between two tests */
     char call[NAME_ROOM];
     struct record *row;
 };
