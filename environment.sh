@@ -118,7 +118,8 @@ cert=${SSL_CERT_FILE:-$(setting cert)}
 [ -z "$cert" ] || export SSL_CERT_FILE="$cert"
 
 # First from uv's own cache, so that an edit of pyproject.toml asks for no network.
-set -- --python "$py" --no-build --require-hashes requirements.txt "$lock"
+# Compiled now, the first start of the cluster is as fast as the second.
+set -- --python "$py" --no-build --compile-bytecode --require-hashes requirements.txt "$lock"
 "$py" -m uv pip sync --quiet --offline "$@" 2>/dev/null || "$py" -m uv pip sync "$@" ||
     fail "$offline"
 "$py" -m uv pip install --quiet --python "$py" --no-deps --no-build-isolation --editable .

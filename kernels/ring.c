@@ -221,8 +221,8 @@ int ringside_ring(MPI_Comm comm, const char *variant, int64_t doubles, int repet
     } else {
         ring.count = (int)doubles;
         bytes = doubles * (int64_t)sizeof(double);
-        ring.outgoing = malloc(bytes > 0 ? (size_t)bytes : 1);
-        ring.incoming = malloc(bytes > 0 ? (size_t)bytes : 1);
+        ring.outgoing = ringside_allocate(bytes);
+        ring.incoming = ringside_allocate(bytes);
         if (seconds == NULL || ring.outgoing == NULL || ring.incoming == NULL)
             code = RINGSIDE_NO_MEMORY;
     }

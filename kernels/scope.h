@@ -32,6 +32,10 @@
 #define LARGE_COUNTS 0
 #endif
 
+/* The library shows the MPI calls and what Python asks for; all that is declared here it keeps to
+ * itself, and so finds it without asking the linker's tables. */
+#pragma GCC visibility push(hidden)
+
 enum state { IDLE, COMPUTING, BLOCKED, POLLING };
 enum mode { ALL, ANY };
 enum need { SEND, RECV, PROBE, COLLECTIVE, UNKNOWN };
@@ -187,16 +191,24 @@ struct call {
 
 enum begin { FORWARD, GO, LEAVE };
 
-#define OBSERVE(name, comm, forward)                 \
-    struct call call;                                \
-    switch (scope_begin(&call, CALL_##name, comm)) { \
-    case FORWARD:                                    \
-        return forward;                              \
-    case LEAVE:                                      \
-        return scope.code;                           \
-    case GO:                                         \
-        break;                                       \
+/* The communicator `c` is known. */
+#define OBSERVE_ON(name, c, forward)              \
+    struct call call;                             \
+    switch (scope_begin(&call, CALL_##name, c)) { \
+    case FORWARD:                                 \
+        return forward;                           \
+    case LEAVE:                                   \
+        return scope.code;                        \
+    case GO:                                      \
+        break;                                    \
     }
+
+/* A call stepped aside costs one look at a flag; only then is its communicator looked up: `c`. */
+#define OBSERVE(name, lookup, forward)                          \
+    if (!atomic_load_explicit(&scope.on, memory_order_relaxed)) \
+        return forward;                                         \
+    struct comm *c = lookup;                                    \
+    OBSERVE_ON(name, c, forward)
 
 /* For calls that take a request and no communicator. */
 #define WORLD (scope.ready ? scope.comms[0] : NULL)
@@ -268,5 +280,7 @@ void scope_finish(void);
 #define SCOPE_ENUM(name) CALL_##name,
 enum { SCOPE_CALLS(SCOPE_ENUM) N_CALLS };
 extern const char *const scope_names[N_CALLS];
+
+#pragma GCC visibility pop
 
 #endif

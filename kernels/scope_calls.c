@@ -203,16 +203,15 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
 #define SEND_CALLS(SUFFIX, COUNT, name, how)                                                     \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm) {                                                      \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(name, c, PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm))                 \
+        OBSERVE(name, scope_comm(comm), PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm))  \
         return serve_send(&call, c, buf, count, type, dest, tag, how);                           \
     }
 
 #define ISEND_CALLS(SUFFIX, COUNT, name, how)                                                    \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm, MPI_Request *request) {                                \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(name, c, PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))        \
+        OBSERVE(name, scope_comm(comm),                                                          \
+                PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))                 \
         return serve_isend(&call, c, buf, count, type, dest, tag, how, request);                 \
     }
 
@@ -262,14 +261,14 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
 #define RECEIVES(SUFFIX, COUNT)                                                                  \
     int MPI_Recv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,         \
                          MPI_Comm comm, MPI_Status *status) {                                    \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(Recv, c, PMPI_Recv##SUFFIX(buf, count, type, source, tag, comm, status))         \
+        OBSERVE(Recv, scope_comm(comm),                                                          \
+                PMPI_Recv##SUFFIX(buf, count, type, source, tag, comm, status))                  \
         return serve_recv(&call, c, buf, count, type, source, tag, status);                      \
     }                                                                                            \
     int MPI_Irecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,        \
                           MPI_Comm comm, MPI_Request *request) {                                 \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(Irecv, c, PMPI_Irecv##SUFFIX(buf, count, type, source, tag, comm, request))      \
+        OBSERVE(Irecv, scope_comm(comm),                                                         \
+                PMPI_Irecv##SUFFIX(buf, count, type, source, tag, comm, request))                \
         return serve_irecv(&call, c, buf, count, type, source, tag, request);                    \
     }
 
@@ -371,8 +370,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
                              int dest, int sendtag, void *recvbuf, COUNT recvcount,              \
                              MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,      \
                              MPI_Status *status) {                                               \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(Sendrecv, c,                                                                     \
+        OBSERVE(Sendrecv, scope_comm(comm),                                                      \
                 PMPI_Sendrecv##SUFFIX(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,      \
                                       recvcount, recvtype, source, recvtag, comm, status))       \
         return serve_sendrecv(&call, c, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,    \
@@ -381,8 +379,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
     int MPI_Sendrecv_replace##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int dest,        \
                                      int sendtag, int source, int recvtag, MPI_Comm comm,        \
                                      MPI_Status *status) {                                       \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(Sendrecv_replace, c,                                                             \
+        OBSERVE(Sendrecv_replace, scope_comm(comm),                                              \
                 PMPI_Sendrecv_replace##SUFFIX(buf, count, type, dest, sendtag, source, recvtag,  \
                                               comm, status))                                     \
         return serve_sendrecv_replace(&call, c, buf, count, type, dest, sendtag, source,         \
@@ -415,8 +412,7 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
     SEND_INIT(SUFFIX, COUNT, Rsend_init, false)                                                  \
     int MPI_Recv_init##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,    \
                               MPI_Comm comm, MPI_Request *request) {                             \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(Recv_init, c,                                                                    \
+        OBSERVE(Recv_init, scope_comm(comm),                                                     \
                 PMPI_Recv_init##SUFFIX(buf, count, type, source, tag, comm, request))            \
         const int err = PMPI_Recv_init##SUFFIX(buf, count, type, source, tag, comm, request);    \
         return serve_init(&call, c, err, RECV, request, count, type, source, tag);               \
@@ -425,8 +421,8 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
 #define SEND_INIT(SUFFIX, COUNT, name, synchronous)                                              \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm, MPI_Request *request) {                                \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(name, c, PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))        \
+        OBSERVE(name, scope_comm(comm),                                                          \
+                PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))                 \
         const int err =                                                                          \
             synchronous ? PMPI_Ssend_init##SUFFIX(buf, count, type, dest, tag, comm, request)    \
                         : PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request);       \
@@ -574,27 +570,23 @@ static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, 
 }
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
-    struct comm *c = scope_comm(comm);
-    OBSERVE(Probe, c, PMPI_Probe(source, tag, comm, status))
+    OBSERVE(Probe, scope_comm(comm), PMPI_Probe(source, tag, comm, status))
     return serve_probe(&call, c, source, tag, NULL, status);
 }
 
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    struct comm *c = scope_comm(comm);
-    OBSERVE(Mprobe, c, PMPI_Mprobe(source, tag, comm, message, status))
+    OBSERVE(Mprobe, scope_comm(comm), PMPI_Mprobe(source, tag, comm, message, status))
     return serve_probe(&call, c, source, tag, message, status);
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
-    struct comm *c = scope_comm(comm);
-    OBSERVE(Iprobe, c, PMPI_Iprobe(source, tag, comm, flag, status))
+    OBSERVE(Iprobe, scope_comm(comm), PMPI_Iprobe(source, tag, comm, flag, status))
     return serve_iprobe(&call, c, source, tag, flag, NULL, status);
 }
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
                 MPI_Status *status) {
-    struct comm *c = scope_comm(comm);
-    OBSERVE(Improbe, c, PMPI_Improbe(source, tag, comm, flag, message, status))
+    OBSERVE(Improbe, scope_comm(comm), PMPI_Improbe(source, tag, comm, flag, message, status))
     return serve_iprobe(&call, c, source, tag, flag, message, status);
 }
 
@@ -860,7 +852,7 @@ static struct op *under_way(MPI_Request request, struct comm *c) {
                           MPI_Status *status) {                                                  \
         OBSERVE(Mrecv, WORLD, PMPI_Mrecv##SUFFIX(buf, count, type, message, status))             \
         const bool known = scope.message_comm && *message == scope.message;                      \
-        struct comm *c = known ? scope.message_comm : WORLD;                                     \
+        c = known ? scope.message_comm : WORLD;                                                  \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
         MPI_Status own;                                                                          \
         int err = PMPI_Imrecv##SUFFIX(buf, count, type, message, &request);                      \

@@ -188,7 +188,7 @@ static bool valid_root(const struct comm *c, int root) { return root >= 0 && roo
     int MPI_##name##S(STRIP PARAMETERS, MPI_Comm comm) {                                         \
         struct comm *c = scope_comm(comm);                                                       \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
-        OBSERVE(name, c,                                                                         \
+        OBSERVE_ON(name, c,                                                                      \
                 elsewhere(c) ? plain_wait(PMPI_##iname##S(__VA_ARGS__, c->shadow, &request),     \
                                           &request)                                              \
                              : PMPI_##name##S(__VA_ARGS__, comm))                                \
@@ -201,7 +201,7 @@ static bool valid_root(const struct comm *c, int root) { return root >= 0 && roo
     }                                                                                            \
     int MPI_##iname##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Request *request) {                  \
         struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(iname, c, PMPI_##iname##S(__VA_ARGS__, way(c, comm), request))                   \
+        OBSERVE_ON(iname, c, PMPI_##iname##S(__VA_ARGS__, way(c, comm), request))                \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
         enter(c, CALL_##iname, ROOT);                                                            \
@@ -217,7 +217,7 @@ COLLECTIVES(SERVE, _c, MPI_Count, MPI_Aint)
 int MPI_Barrier(MPI_Comm comm) {
     struct comm *c = scope_comm(comm);
     MPI_Request request;
-    OBSERVE(Barrier, c,
+    OBSERVE_ON(Barrier, c,
             elsewhere(c) ? plain_wait(PMPI_Ibarrier(c->shadow, &request), &request)
                          : PMPI_Barrier(comm))
     enter(c, CALL_Barrier, NO_ROOT);
@@ -228,7 +228,7 @@ int MPI_Barrier(MPI_Comm comm) {
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
     struct comm *c = scope_comm(comm);
-    OBSERVE(Ibarrier, c, PMPI_Ibarrier(way(c, comm), request))
+    OBSERVE_ON(Ibarrier, c, PMPI_Ibarrier(way(c, comm), request))
     enter(c, CALL_Ibarrier, NO_ROOT);
     const int err = PMPI_Ibarrier(c->shadow, request);
     return end_nonblocking(&call, c, err, *request, NO_ROOT, 0);
@@ -239,7 +239,7 @@ int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
 #define CREATE(name, PARAMETERS, made, ...)                                                      \
     int MPI_##name(STRIP PARAMETERS) {                                                           \
         struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE(name, c, PMPI_##name(__VA_ARGS__))                                               \
+        OBSERVE_ON(name, c, PMPI_##name(__VA_ARGS__))                                            \
         enter(c, CALL_##name, NO_ROOT);                                                          \
         int err = meet_to_stay(&call, c);                                                        \
         if (!err) {                                                                              \
@@ -283,7 +283,7 @@ CREATE(Dist_graph_create_adjacent,
 /* Collective over the group alone: the others are not there to meet. */
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made) {
     struct comm *c = scope_comm(comm);
-    OBSERVE(Comm_create_group, c, PMPI_Comm_create_group(comm, group, tag, made))
+    OBSERVE_ON(Comm_create_group, c, PMPI_Comm_create_group(comm, group, tag, made))
     step_out();
     int err = PMPI_Comm_create_group(comm, group, tag, made);
     if (!err && *made != MPI_COMM_NULL)
