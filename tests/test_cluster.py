@@ -442,6 +442,14 @@ def test_a_dead_rank_is_named_and_the_cluster_comes_back(cluster, view, code, ra
     assert not set(pids(cluster)) & set(before)
 
 
+def test_no_death_goes_unexplained(cluster, view):
+    """MPICH's mpiexec used to fall over at every eighth death, while the others were ended."""
+    for _ in range(8):
+        with pytest.raises(ringside.RankDied, match="signal 9"):
+            view.execute("if rank == 1: os.kill(os.getpid(), 9)\ncomm.barrier()")
+        view.execute(SETUP)
+
+
 def test_mpi_abort_is_named(cluster, view):
     with pytest.raises(ringside.RankDied, match="called MPI_Abort with code 5"):
         view.execute("if rank == 1: comm.Abort(5)\ncomm.barrier()")

@@ -77,6 +77,9 @@ def main() -> None:
     MPI = load_mpi()
     # MPI libraries install handlers of their own for these signals.
     faulthandler.enable(fault, all_threads=False)
+    # By it MPICH tells the others of a rank's death. They would ask its mpiexec who it was, and if
+    # they are ended before the answer comes, it falls over and never says how the rank died.
+    signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     # Nobody attaches a debugger to a rank, and it would cost each of them 29 MB.
     sys.modules["debugpy"] = None
