@@ -2,14 +2,12 @@
 #include "ringside.h"
 
 /* Whether `ranks` times `bytes` leaves a tenth of what is available. */
-static int fits(int64_t bytes, int64_t available)
-{
+static int fits(int64_t bytes, int64_t available) {
     return bytes <= available - available / 10;
 }
 
 /* The exact count, for when it is close: what the ranks of each node ask for together. */
-static int agree_on_memory(MPI_Comm comm, int64_t bytes, int64_t available)
-{
+static int agree_on_memory(MPI_Comm comm, int64_t bytes, int64_t available) {
     MPI_Comm node = MPI_COMM_NULL;
     int64_t together = 0;
     TRY(MPI_Comm_split_type(comm, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node));
@@ -22,8 +20,7 @@ static int agree_on_memory(MPI_Comm comm, int64_t bytes, int64_t available)
 }
 
 int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
-                   const int64_t arguments[RINGSIDE_ARGUMENTS])
-{
+                   const int64_t arguments[RINGSIDE_ARGUMENTS]) {
     int size;
     TRY(MPI_Comm_size(comm, &size));
 

@@ -11,24 +11,24 @@
 #include <stdlib.h>
 #include <string.h>
 
-#define GLUE_(a, b, c) a##b##c
-#define GLUE(a, b, c) GLUE_(a, b, c)
+#define GLUE_(a, b) a##b
+#define GLUE(a, b) GLUE_(a, b)
 #define TEXT_(a) #a
 #define TEXT(a) TEXT_(a)
-#define RUN GLUE(ringside_, KERNEL, )
-#define VARIANT GLUE(ringside_, KERNEL, _variant)
 #define NAME TEXT(KERNEL)
+
+static const struct ringside_kernel *const kernel = &GLUE(ringside_, KERNEL);
 
 enum { DONE = 0, WRONG_DATA = 1, BAD_INPUT = 2, MPI_FAILED = 3 };
 
 struct options {
     const char *variant, *source;
-    long long doubles, reps, warmup;
+    long long count, reps, warmup;
+    int64_t settings[RINGSIDE_MAX_SETTINGS];
     int help;
 };
 
-static void must(int code, const char *what)
-{
+static void must(int code, const char *what) {
     if (code == MPI_SUCCESS)
         return;
     int rank = -1, length = 0;
@@ -40,32 +40,32 @@ static void must(int code, const char *what)
     exit(MPI_FAILED);
 }
 
-static void print_variants(FILE *out)
-{
+static void print_variants(FILE *out) {
     fprintf(out, "variants:");
-    for (int i = 0; VARIANT(i) != NULL; i++)
-        fprintf(out, " %s", VARIANT(i));
+    for (int i = 0; kernel->variant(i) != NULL; i++)
+        fprintf(out, " %s", kernel->variant(i));
     fprintf(out, "\n");
 }
 
-static void print_help(void)
-{
-    printf("mpiexec -n RANKS " NAME " --variant NAME [--doubles N] [--reps N] [--warmup N]\n"
+static void print_help(void) {
+    printf("mpiexec -n RANKS " NAME " --variant NAME [--%s N] [--reps N] [--warmup N]\n"
            "                [--source mpiexec|slurm|simulated]\n\n"
            "  --variant   how the exchange is done (see below)\n"
-           "  --doubles   message length, in doubles of 8 bytes (1000; at most %" PRId64 ")\n"
+           "  --%-9s message length, in %s (1000; at most %" PRId64 ")\n"
            "  --reps      timed and verified repetitions (10)\n"
            "  --warmup    repetitions before these, verified but not printed (1)\n"
-           "  --source    what the column `source` says (mpiexec)\n\n"
-           "Prints one line of CSV per repetition; seconds is the time of the slowest rank.\n\n",
-           RINGSIDE_MAX_DOUBLES);
+           "  --source    what the column `source` says (mpiexec)\n",
+           kernel->unit, kernel->unit, kernel->unit, kernel->most);
+    for (const struct ringside_setting *s = kernel->settings; s->name != NULL; s++)
+        printf("  --%-9s %s (%" PRId64 ")\n", s->name, s->meaning, s->usual);
+    printf("\nPrints one line of CSV per repetition; seconds is the time of the slowest rank,\n"
+           "mean_seconds the mean over the ranks that took part.\n\n");
     print_variants(stdout);
 }
 
 /* A whole number from low to high, or an explanation in why. */
 static int read_count(const char *option, const char *text, long long low, long long high,
-                      long long *value, char *why, size_t room)
-{
+                      long long *value, char *why, size_t room) {
     char *end;
     errno = 0;
     *value = strtoll(text, &end, 10);
@@ -81,50 +81,66 @@ static int read_count(const char *option, const char *text, long long low, long 
     return 1;
 }
 
-static int known_variant(const char *name)
-{
-    for (int i = 0; VARIANT(i) != NULL; i++)
-        if (strcmp(VARIANT(i), name) == 0)
+static int known_variant(const char *name) {
+    for (int i = 0; kernel->variant(i) != NULL; i++)
+        if (strcmp(kernel->variant(i), name) == 0)
             return 1;
     return 0;
 }
 
+/* One option with its value; 0 and an explanation in why if there is no such thing. */
+static int read_option(const char *option, const char *value, struct options *options, char *why,
+                       size_t room) {
+    const char *name = strncmp(option, "--", 2) == 0 ? option + 2 : "";
+    long long setting;
+    if (strcmp(name, "variant") == 0) {
+        options->variant = value;
+        return 1;
+    }
+    if (strcmp(name, "source") == 0) {
+        options->source = value;
+        return 1;
+    }
+    if (strcmp(name, kernel->unit) == 0)
+        return read_count(option, value, 0, kernel->most, &options->count, why, room);
+    if (strcmp(name, "reps") == 0)
+        return read_count(option, value, 1, RINGSIDE_MAX_REPETITIONS / 2, &options->reps, why,
+                          room);
+    if (strcmp(name, "warmup") == 0)
+        return read_count(option, value, 0, RINGSIDE_MAX_REPETITIONS / 2, &options->warmup, why,
+                          room);
+    for (int i = 0; kernel->settings[i].name != NULL; i++) {
+        const struct ringside_setting *s = &kernel->settings[i];
+        if (strcmp(name, s->name) != 0)
+            continue;
+        if (!read_count(option, value, s->least, s->most, &setting, why, room))
+            return 0;
+        options->settings[i] = setting;
+        return 1;
+    }
+    snprintf(why, room, "unknown option \"%s\"", option);
+    return 0;
+}
+
 /* Every rank reads the same command line, so every rank comes to the same result. */
-static int read_options(int argc, char **argv, struct options *options, char *why, size_t room)
-{
-    for (int i = 1; i < argc; i++) {
-        const char *option = argv[i];
-        if (strcmp(option, "--help") == 0 || strcmp(option, "-h") == 0) {
+static int read_options(int argc, char **argv, struct options *options, char *why, size_t room) {
+    for (int i = 0; kernel->settings[i].name != NULL; i++)
+        options->settings[i] = kernel->settings[i].usual;
+    for (int i = 1; i < argc; i += 2) {
+        if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             options->help = 1;
             return 1;
         }
-        const int is_variant = strcmp(option, "--variant") == 0;
-        const int is_source = strcmp(option, "--source") == 0;
-        const int is_doubles = strcmp(option, "--doubles") == 0;
-        const int is_reps = strcmp(option, "--reps") == 0;
-        const int is_warmup = strcmp(option, "--warmup") == 0;
-        if (!is_variant && !is_source && !is_doubles && !is_reps && !is_warmup) {
-            snprintf(why, room, "unknown option \"%s\"", option);
+        const char *value = i + 1 < argc ? argv[i + 1] : "";
+        if (!read_option(argv[i], value, options, why, room)) {
+            if (i + 1 == argc && strncmp(why, "unknown", 7) != 0)
+                snprintf(why, room, "%s needs a value", argv[i]);
             return 0;
         }
         if (i + 1 == argc) {
-            snprintf(why, room, "%s needs a value", option);
+            snprintf(why, room, "%s needs a value", argv[i]);
             return 0;
         }
-        const char *value = argv[++i];
-        if (is_variant)
-            options->variant = value;
-        if (is_source)
-            options->source = value;
-        if (is_doubles && !read_count(option, value, 0, RINGSIDE_MAX_DOUBLES, &options->doubles,
-                                      why, room))
-            return 0;
-        if (is_reps && !read_count(option, value, 1, RINGSIDE_MAX_REPETITIONS / 2, &options->reps,
-                                   why, room))
-            return 0;
-        if (is_warmup && !read_count(option, value, 0, RINGSIDE_MAX_REPETITIONS / 2,
-                                     &options->warmup, why, room))
-            return 0;
     }
     if (options->variant == NULL) {
         snprintf(why, room, "--variant is missing");
@@ -143,8 +159,7 @@ static int read_options(int argc, char **argv, struct options *options, char *wh
     return 1;
 }
 
-static int count_nodes(void)
-{
+static int count_nodes(void) {
     MPI_Comm node = MPI_COMM_NULL;
     int rank = 0, nodes = 0;
     must(MPI_Comm_split_type(MPI_COMM_WORLD, MPI_COMM_TYPE_SHARED, 0, MPI_INFO_NULL, &node),
@@ -157,15 +172,20 @@ static int count_nodes(void)
 }
 
 /* Turns the kernel's code into an exit status, the same on all ranks, and says why. */
-static int explain(int code, int64_t wrong, int rank, const struct options *options)
-{
+static int explain(int code, int64_t wrong, int rank, const struct options *options) {
     must(code > MPI_SUCCESS ? code : MPI_SUCCESS, "the exchange");
+    const double gigabytes = 1e-9 * (double)(options->count * kernel->unit_bytes);
     if (code == RINGSIDE_NO_MEMORY && rank == 0)
         fprintf(stderr,
-                NAME ": not enough memory: %lld doubles need %.1f GB on each rank, and this node "
-                     "has %.1f GB left for all its ranks. Choose fewer doubles or fewer ranks.\n",
-                options->doubles, 16e-9 * (double)options->doubles,
-                1e-9 * (double)ringside_available_bytes());
+                NAME ": not enough memory: %lld %s need %.1f GB on each rank, and this node "
+                     "has %.1f GB left for all its ranks. Choose fewer %s or fewer ranks.\n",
+                options->count, kernel->unit, gigabytes * kernel->messages,
+                1e-9 * (double)ringside_available_bytes(), kernel->unit);
+    else if (code == RINGSIDE_BAD_RANKS && rank == 0)
+        fprintf(stderr, NAME ": needs at least %d ranks: mpiexec -n %d\n",
+                kernel->least_ranks, kernel->least_ranks);
+    else if (code == RINGSIDE_BAD_SETTING && rank == 0)
+        fprintf(stderr, NAME ": a setting does not suit this number of ranks (--help explains)\n");
     else if (code < 0 && code != RINGSIDE_WRONG_DATA && rank == 0)
         fprintf(stderr, NAME ": the ranks were not given the same command line (code %d)\n", code);
     if (code < 0 && code != RINGSIDE_WRONG_DATA)
@@ -173,42 +193,49 @@ static int explain(int code, int64_t wrong, int rank, const struct options *opti
 
     if (code == RINGSIDE_WRONG_DATA)
         fprintf(stderr, NAME ": rank %d: variant %s: %" PRId64 " of %lld elements were wrong\n",
-                rank, options->variant, wrong,
-                options->doubles * (options->reps + options->warmup));
+                rank, options->variant, wrong, options->count * (options->reps + options->warmup));
     int any = code == RINGSIDE_WRONG_DATA;
     must(MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD), "verifying");
     return any ? WRONG_DATA : DONE;
 }
 
-static int run(int rank, const struct options *options)
-{
+/* Rank 0 prints the times of all: `seconds` are this rank's, `spare` has as much room. */
+static void print_times(int rank, double *seconds, double *spare, const struct options *options) {
     const int total = (int)(options->warmup + options->reps);
-    double *seconds = malloc((size_t)total * sizeof *seconds);
-    int64_t wrong = 0;
-    int size = 0;
+    const int took_part = seconds[0] > 0;
+    const int nodes = count_nodes();
+    int size = 0, parts = 0;
     must(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
-    const int code =
-        RUN(MPI_COMM_WORLD, options->variant, options->doubles, total, seconds, &wrong);
+    must(MPI_Reduce(&took_part, &parts, 1, MPI_INT, MPI_SUM, 0, MPI_COMM_WORLD),
+         "collecting the times");
+    must(MPI_Reduce(seconds, spare, total, MPI_DOUBLE, MPI_SUM, 0, MPI_COMM_WORLD),
+         "collecting the times");
+    must(MPI_Reduce(rank == 0 ? MPI_IN_PLACE : seconds, seconds, total, MPI_DOUBLE, MPI_MAX, 0,
+                    MPI_COMM_WORLD),
+         "collecting the times");
+    if (rank == 0)
+        printf("source,kernel,variant,ranks,nodes,bytes,repetition,seconds,mean_seconds\n");
+    for (int i = (int)options->warmup; rank == 0 && i < total; i++)
+        printf("%s," NAME ",%s,%d,%d,%lld,%lld,%.9f,%.9f\n", options->source, options->variant,
+               size, nodes, options->count * (long long)kernel->unit_bytes, i + 1 - options->warmup,
+               seconds[i], spare[i] / (parts > 0 ? parts : 1));
+}
+
+static int run(int rank, const struct options *options) {
+    const int total = (int)(options->warmup + options->reps);
+    double *seconds = malloc(2 * (size_t)total * sizeof *seconds);
+    int64_t wrong = 0;
+    const int code = kernel->run(MPI_COMM_WORLD, options->variant, options->count,
+                                 options->settings, total, seconds, &wrong);
     const int status = explain(code, wrong, rank, options);
-    if (status == DONE) {
-        const int nodes = count_nodes();
-        must(MPI_Reduce(rank == 0 ? MPI_IN_PLACE : seconds, seconds, total, MPI_DOUBLE, MPI_MAX, 0,
-                        MPI_COMM_WORLD),
-             "collecting the times");
-        if (rank == 0)
-            printf("source,kernel,variant,ranks,nodes,bytes,repetition,seconds\n");
-        for (int i = 0; rank == 0 && i < options->reps; i++)
-            printf("%s," NAME ",%s,%d,%d,%lld,%d,%.9f\n", options->source, options->variant, size,
-                   nodes, options->doubles * (long long)sizeof(double), i + 1,
-                   seconds[options->warmup + i]);
-    }
+    if (status == DONE)
+        print_times(rank, seconds, seconds + total, options);
     free(seconds);
     return status;
 }
 
-int main(int argc, char **argv)
-{
-    struct options options = {.source = "mpiexec", .doubles = 1000, .reps = 10, .warmup = 1};
+int main(int argc, char **argv) {
+    struct options options = {.source = "mpiexec", .count = 1000, .reps = 10, .warmup = 1};
     char why[512] = "";
     int rank = 0, status = DONE;
     must(MPI_Init(&argc, &argv), "MPI_Init");

@@ -8,8 +8,7 @@
 #include <sys/mman.h>
 
 /* The number after `key` at the start of a line of the file, or -1 where there is none. */
-static int64_t read_number(const char *path, const char *key)
-{
+static int64_t read_number(const char *path, const char *key) {
     FILE *file = fopen(path, "r");
     if (file == NULL)
         return -1;
@@ -30,8 +29,7 @@ static int64_t read_number(const char *path, const char *key)
 
 /* What a container's limit leaves, or INT64_MAX where there is none. File cache gives way. */
 static int64_t left_by_limit(const char *limit_path, const char *used_path, const char *cache_path,
-                             const char *cache_key)
-{
+                             const char *cache_key) {
     const int64_t limit = read_number(limit_path, "");
     const int64_t used = read_number(used_path, "");
     const int64_t cache = read_number(cache_path, cache_key);
@@ -41,8 +39,7 @@ static int64_t left_by_limit(const char *limit_path, const char *used_path, cons
     return held < limit ? limit - held : 0;
 }
 
-int64_t ringside_available_bytes(void)
-{
+int64_t ringside_available_bytes(void) {
     const int64_t kilobytes = read_number("/proc/meminfo", "MemAvailable:");
     const int64_t candidates[] = {
         kilobytes < 0 ? INT64_MAX : kilobytes * 1024,
@@ -59,8 +56,7 @@ int64_t ringside_available_bytes(void)
     return least;
 }
 
-void *ringside_allocate(int64_t bytes)
-{
+void *ringside_allocate(int64_t bytes) {
     enum { HUGE_PAGE = 2 << 20 };
     if (bytes < HUGE_PAGE)
         return malloc(bytes > 0 ? (size_t)bytes : 1);

@@ -31,34 +31,48 @@
 enum {
     RINGSIDE_WRONG_DATA = -1001,      /* verification failed on this rank: see *wrong */
     RINGSIDE_UNKNOWN_VARIANT = -1002, /* no variant of this name */
-    RINGSIDE_BAD_COUNT = -1003,       /* doubles below 0 or above RINGSIDE_MAX_DOUBLES */
+    RINGSIDE_BAD_COUNT = -1003,       /* message length below 0 or above the kernel's most */
     RINGSIDE_BAD_REPETITIONS = -1004, /* repetitions below 1 or above RINGSIDE_MAX_REPETITIONS */
     RINGSIDE_ARGUMENTS_DIFFER = -1005, /* the ranks do not all ask for the same thing */
-    RINGSIDE_NO_MEMORY = -1006        /* the buffers of a node's ranks do not fit its memory */
+    RINGSIDE_NO_MEMORY = -1006,       /* the buffers of a node's ranks do not fit its memory */
+    RINGSIDE_BAD_RANKS = -1007,       /* the kernel cannot be carried out by so many ranks */
+    RINGSIDE_BAD_SETTING = -1008      /* a setting is out of its range */
 };
 
-/* MPI_Send takes its count as an int. 2^31 - 1 doubles are 16 GiB a message. */
-#define RINGSIDE_MAX_DOUBLES ((int64_t)2147483647)
 #define RINGSIDE_MAX_REPETITIONS 1000000
+enum { RINGSIDE_MAX_SETTINGS = 6 };
 
-/* The form of every kernel.
+/* A named number that changes how a kernel works. */
+struct ringside_setting {
+    const char *name; /* NULL ends a list */
+    int64_t usual, least, most;
+    const char *meaning;
+};
+
+/* What there is to know of a kernel.
  *
- *   comm         the ranks that take part
+ * run is collective over comm:
  *   variant      one of the kernel's variants, by name
- *   doubles      message length, in doubles (8 bytes each)
+ *   count        message length in the kernel's unit, from 0 to `most`
+ *   settings     as many numbers as the kernel has settings, in their order; NULL: all as usual
  *   repetitions  how many times the exchange is carried out, timed and verified
  *   seconds      out: `repetitions` times in seconds, of this rank, barrier and verification not
- *                included. A caller that could not get this memory passes NULL, and all ranks
- *                return RINGSIDE_NO_MEMORY
- *   wrong        out: how many received elements of all repetitions were wrong on this rank
- */
-typedef int ringside_kernel(MPI_Comm comm, const char *variant, int64_t doubles, int repetitions,
-                            double *seconds, int64_t *wrong);
+ *                included; 0 on a rank that had no part. A caller that could not get this memory
+ *                passes NULL, and all ranks return RINGSIDE_NO_MEMORY
+ *   wrong        out: how many received elements of all repetitions were wrong on this rank */
+struct ringside_kernel {
+    const char *name, *unit; /* unit: "doubles" or "bytes" */
+    int64_t unit_bytes, most;
+    int messages;    /* how many messages a rank holds in memory */
+    int least_ranks; /* below that it cannot be carried out */
+    const struct ringside_setting *settings;
+    const char *(*variant)(int index); /* counted from 0; NULL past the last */
+    int (*run)(MPI_Comm comm, const char *variant, int64_t count, const int64_t *settings,
+               int repetitions, double *seconds, int64_t *wrong);
+};
 
-/* The ring. Rank r sends `doubles` doubles to r + 1 and receives as many from r - 1, around the
- * corner at the ends; a ring of one sends to itself. Element i holds rank * 1000 + i % 1000. The
- * receive buffer holds -1 before every repetition and is compared after it, in every element.
- * Needs 16 bytes a double on each rank.
+/* The ring. Rank r sends doubles to r + 1 and receives as many from r - 1, around the corner at
+ * the ends; a ring of one sends to itself. Element i holds rank * 1000 + i % 1000.
  *
  *   blocking         Send, then Recv. Deadlocks once the library no longer buffers the message,
  *                    which for a message to oneself may be at every length
@@ -68,18 +82,32 @@ typedef int ringside_kernel(MPI_Comm comm, const char *variant, int64_t doubles,
  *                    only then Wait for the send
  *   sendrecv         MPI_Sendrecv
  *   ssend            as blocking, with Ssend: deadlocks at every length
- */
-ringside_kernel ringside_ring;
+ *   chain            every rank sends first, but the last one, which receives first: no deadlock,
+ *                    and one message after the other */
+extern const struct ringside_kernel ringside_ring;
 
-/* The name of the ring's index-th variant, counted from 0; NULL past the last. */
-const char *ringside_ring_variant(int index);
+/* Ping-pong. Rank 0 sends bytes to its partner, which then sends as many back; the time is that of
+ * one round trip. Ranks other than these two only wait for each repetition to begin.
+ *
+ *   blocking     Send and Recv
+ *   nonblocking  Isend and Irecv, each with its Wait */
+extern const struct ringside_kernel ringside_pingpong;
+
+/* Ring shift: the ring in bytes, for measurement. Each rank's own time is what counts.
+ *
+ *   sendrecv     MPI_Sendrecv
+ *   nonblocking  Irecv, Isend and Waitall */
+extern const struct ringside_kernel ringside_ringshift;
+
+/* The kernels one after the other, counted from 0; NULL past the last. */
+const struct ringside_kernel *ringside_kernel(int index);
 
 /* For kernels. Collective over comm; called by every rank before its exchange, also by one that
  * has found an error of its own, so that all go on or all leave together. own is this rank's
  * RINGSIDE_ code, or MPI_SUCCESS; bytes is what this rank has allocated but not touched; the
  * RINGSIDE_ARGUMENTS numbers must be the same on all ranks. Returns the same code everywhere, or
  * an MPI error code. */
-enum { RINGSIDE_ARGUMENTS = 3 };
+enum { RINGSIDE_ARGUMENTS = 3 + RINGSIDE_MAX_SETTINGS };
 int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
                    const int64_t arguments[RINGSIDE_ARGUMENTS]);
 

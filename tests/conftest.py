@@ -1,9 +1,16 @@
-"""A cluster of 4 ranks for the tests, in an IPython directory of its own."""
+"""A cluster of 4 ranks for the tests, in an IPython directory of its own; kernels to break."""
 
 import os
+import shutil
 import signal
+from collections.abc import Callable
+from pathlib import Path
 
+import psutil
 import pytest
+from ranks import SOURCES, make
+
+from ringside import launch
 
 # Tests press Ctrl-C; a shell that starts pytest in the background has it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -38,3 +45,30 @@ def cluster(_running):
     import ringside
 
     return ringside.start(4)
+
+
+@pytest.fixture(scope="module")
+def shared_memory_removed():
+    """Ranks that are ended, or whose MPI_Finalize fails, leave files: removes what nobody maps."""
+    before = set(Path("/dev/shm").glob("*"))
+    yield
+    new = {str(file) for file in set(Path("/dev/shm").glob("*")) - before}
+    launch.remove(new - launch.shared_memory(psutil.pids()))
+
+
+@pytest.fixture
+def build_copy(tmp_path) -> Callable[..., Path]:
+    """Builds a target from a copy of the sources, edited, in a path with a space."""
+
+    def build(target: str, *edits: tuple[str, str], **variables: str) -> Path:
+        copy = tmp_path / "a copy" / "kernels"
+        copy.mkdir(parents=True)
+        for source in SOURCES.glob("*"):
+            if source.is_file() and not source.name.startswith("scope"):
+                shutil.copy(source, copy)
+        for old, new in edits:
+            [source] = [path for path in copy.glob("*.c") if path.read_text().count(old) == 1]
+            source.write_text(source.read_text().replace(old, new))
+        return make(copy, target, **variables)
+
+    return build

@@ -9,115 +9,24 @@ import ctypes
 import os
 import re
 import shutil
-import signal
 import subprocess
-import sys
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
 import pytest
+from ranks import SOURCES, make, mpirun, mpiruns, python
 
-from ringside import kernels, launch, mpi
+from ringside import kernels, mpi
 
-SOURCES = kernels.ROOT / "kernels"
+pytestmark = pytest.mark.usefixtures("shared_memory_removed")
+
 PROGRAM = kernels.directory() / "bin" / "ring"
-VARIANTS = ["blocking", "parity", "overlap", "separated_waits", "sendrecv", "ssend"]
+VARIANTS = ["blocking", "parity", "overlap", "separated_waits", "sendrecv", "ssend", "chain"]
 ENDING = [name for name in VARIANTS if name != "ssend"]
 # Short enough for any library to buffer, so that `blocking` ends too; long enough that none does.
 SHORT, LONG = 100, 100_000
 COLUMNS = ["source", "kernel", "variant", "ranks", "nodes", "bytes", "repetition", "seconds"]
-
-
-@pytest.fixture(autouse=True, scope="module")
-def _shared_memory():
-    """Ranks that are ended, or whose MPI_Finalize fails, leave files: removes what nobody maps."""
-    before = set(Path("/dev/shm").glob("*"))
-    yield
-    new = {str(file) for file in set(Path("/dev/shm").glob("*")) - before}
-    launch.remove(new - launch.shared_memory(psutil.pids()))
-
-
-def mpirun(n: int, *command, timeout: float = 60, **variables: str):
-    """Run a command on n ranks; after a time-out they are ended and TimeoutExpired is raised."""
-    package = str(Path(kernels.__file__).parents[1])
-    environment = mpi.environment() | {"PYTHONPATH": package} | variables
-    process = subprocess.Popen(
-        [str(mpi.mpiexec()), "-n", str(n), *map(str, command)],
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=environment,
-        start_new_session=True,
-    )
-    try:
-        out, err = process.communicate(timeout=timeout)
-    except subprocess.TimeoutExpired:
-        process.terminate()
-        try:
-            process.communicate(timeout=15)
-        except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
-            process.communicate(timeout=15)
-        raise
-    return subprocess.CompletedProcess(command, process.returncode, out, err)
-
-
-def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:
-    """Several at a time: an mpiexec that starts spends a second waiting, not computing."""
-    with ThreadPoolExecutor(3) as pool:
-        return list(pool.map(lambda run: mpirun(*run), runs))
-
-
-def mpicc() -> str:
-    own = Path(sys.prefix) / "bin" / "mpicc"
-    return str(own) if mpi.name() != "system" else "mpicc"
-
-
-def make(directory: Path, target: str, **variables: str) -> Path:
-    """Build one target of a kernels' directory for this environment's MPI; its path."""
-    settings = {"MPI": mpi.name(), "MPICC": mpicc()} | variables
-    target = f"build/{mpi.name()}/{target}"
-    command = ["make", "-C", directory, target, *(f"{k}={v}" for k, v in settings.items())]
-    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
-    assert built.returncode == 0, built.stdout + built.stderr
-    return directory / target
-
-
-@pytest.fixture
-def build_copy(tmp_path) -> Callable[..., Path]:
-    """Builds a target from a copy of the sources, edited, in a path with a space."""
-
-    def build(target: str, *edits: tuple[str, str], **variables: str) -> Path:
-        copy = tmp_path / "a copy" / "kernels"
-        copy.mkdir(parents=True)
-        for source in SOURCES.glob("*"):
-            if source.is_file() and not source.name.startswith("scope"):
-                shutil.copy(source, copy)
-        for old, new in edits:
-            [source] = [path for path in copy.glob("*.c") if path.read_text().count(old) == 1]
-            source.write_text(source.read_text().replace(old, new))
-        return make(copy, target, **variables)
-
-    return build
-
-
-def python(n: int, tmp_path: Path, text: str, **variables: str) -> list[str]:
-    """Run a Python program on n ranks; what each rank wrote with tell(), by rank.
-
-    Files, because mpiexec mixes the ranks' lines.
-    """
-    program = tmp_path / "program.py"
-    program.write_text(
-        f"from pathlib import Path\ndef tell(*words):\n"
-        f"    path = Path({str(tmp_path)!r}) / f'rank-{{comm.rank}}'\n"
-        f"    path.open('a').write(' '.join(map(str, words)) + '\\n')\n{text}"
-    )
-    done = mpirun(n, sys.executable, program, **variables)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return [(tmp_path / f"rank-{rank}").read_text() for rank in range(n)]
+COLUMNS += ["mean_seconds"]
 
 
 # ---- right on every ring ----
@@ -141,9 +50,64 @@ def test_every_variant_on_every_ring(n):
         rows = list(csv.DictReader(run.stdout.splitlines()))
         assert [list(row) for row in rows] == [COLUMNS] * 3
         for i, row in enumerate(rows, start=1):
-            assert 0 <= float(row.pop("seconds")) < 60
+            assert 0 < float(row.pop("mean_seconds")) <= float(row.pop("seconds")) < 60
             told = ["mpiexec", "ring", variant, str(n), "1", str(8 * doubles), str(i)]
             assert list(row.values()) == told
+
+
+BYTES = {
+    "pingpong": ["blocking", "nonblocking"],
+    "ringshift": ["sendrecv", "nonblocking"],
+}
+# Around the length at which content repeats, and at which a repetition is a single exchange.
+LENGTHS = [0, 1, 999, 1000, 1001, 70_000, 800_001]
+
+
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8])
+@pytest.mark.parametrize("kernel", BYTES)
+def test_every_length_in_bytes_arrives(kernel, n, tmp_path):
+    if kernel == "pingpong" and n == 1:
+        done = mpirun(n, PROGRAM.with_name(kernel), "--variant", "blocking")
+        assert (done.returncode, done.stdout) == (2, "")
+        assert "needs at least 2 ranks: mpiexec -n 2" in done.stderr
+        return
+    program = f"""
+from mpi4py import MPI
+from ringside import kernels
+comm = MPI.COMM_WORLD
+partner = {{"partner": comm.size - 1}} if {kernel!r} == "pingpong" else {{}}
+for variant in {BYTES[kernel]}:
+    for nbytes in {LENGTHS}:
+        seconds = kernels.run({kernel!r}, comm, variant, nbytes, 3, **partner)
+        tell((seconds > 0).all(), (seconds == 0).all())
+"""
+    for rank, told in enumerate(python(n, tmp_path, program)):
+        idle = kernel == "pingpong" and rank not in (0, n - 1)
+        assert told == f"{not idle} {idle}\n" * 2 * len(LENGTHS)
+
+
+def test_bytes_are_printed_as_bytes():
+    done = mpirun(3, PROGRAM.with_name("pingpong"), "--variant", "blocking", "--bytes", 8)
+    rows = list(csv.DictReader(done.stdout.splitlines()))
+    assert [row["bytes"] for row in rows] == ["8"] * 10
+    # The third rank has no part, and none in the mean.
+    assert all(float(r["mean_seconds"]) > 0.5 * float(r["seconds"]) for r in rows)
+
+
+def test_work_changes_the_time_and_not_the_data(tmp_path):
+    program = """
+from mpi4py import MPI
+from ringside import kernels
+comm = MPI.COMM_WORLD
+for variant in ("overlap", "separated_waits"):
+    for work in [{}, {"chunks": 0}, {"every": 0}, {"between": 10}, {"whole": 1, "chunks": 3}]:
+        tell(len(kernels.ring(comm, variant, 100_000, 3, **work)))
+alone = kernels.ring(comm, "overlap", 0, 3, chunks=0)
+whole = kernels.ring(comm, "overlap", 0, 3, chunks=50, steps=5000, whole=1)
+early = kernels.ring(comm, "overlap", 0, 3, chunks=50, steps=5000, every=1)
+tell(min(whole) > 10 * min(alone), min(whole) > 2 * min(early))
+"""
+    assert python(2, tmp_path, program) == ["3\n" * 10 + "True True\n"] * 2
 
 
 def test_an_empty_message_goes_around():
@@ -169,21 +133,24 @@ def test_what_must_deadlock_does_not_end(variant, n, doubles, tmp_path):
 MUTANTS = {
     "nothing received": [
         (
-            "    TRY(send_right(ring));\n    return receive_left(ring);\n}\n\nstatic int ssend",
-            "    return send_right(ring);\n}\n\nstatic int ssend",
+            "    TRY(send_right(e));\n    return receive_left(e);\n}\n\nstatic int ssend",
+            "    return send_right(e);\n}\n\nstatic int ssend",
         )
     ],
     "nothing exchanged after the first repetition": [
         (
-            "TRY(variant->exchange(ring));",
-            "if (ring->work < 1) TRY(variant->exchange(ring));\n    ring->work = 1;",
+            "    TRY(exchange(e));\n    *seconds",
+            "    if (e->work < 1) TRY(exchange(e));\n    e->work = 1;\n    *seconds",
         )
     ],
     "last element not sent": [
-        ("MPI_Send(ring->outgoing, ring->count,", "MPI_Send(ring->outgoing, ring->count - 1,")
+        (
+            "MPI_Send(e->outgoing, e->count, e->type, e->to,",
+            "MPI_Send(e->outgoing, e->count - 1, e->type, e->to,",
+        )
     ],
     "own number sent to nobody": [
-        ("ring.outgoing[i] = element(ring.rank, i);", "ring.outgoing[i] = element(0, i);")
+        ("describe(&content, unit, e.rank);", "describe(&content, unit, 0);")
     ],
 }
 
@@ -207,6 +174,31 @@ def test_wrong_data_is_caught(mutant, wrong, build_copy):
         r"rank (\d): variant blocking: (\d+) of 300 elements were wrong", done.stderr
     )
     assert {int(rank): int(count) for rank, count in found} == wrong
+
+
+BYTE_MUTANTS = {
+    "an old message in its place": ("*number = (unsigned char)(trip % STAMPS);", "*number = 0;"),
+    "own number sent to nobody": (
+        "describe(&content, unit, e.rank);",
+        "describe(&content, unit, 9);",
+    ),
+    "not poisoned, and the last not sent": (
+        "TRY(exchange(e));\n    }",
+        "if (trip < e->trips) TRY(exchange(e));\n    }",
+    ),
+}
+
+
+@pytest.mark.parametrize("mutant", BYTE_MUTANTS)
+@pytest.mark.parametrize("kernel", BYTES)
+def test_wrong_bytes_are_caught(mutant, kernel, build_copy):
+    program = build_copy(f"bin/{kernel}", BYTE_MUTANTS[mutant])
+    for nbytes in (1, 2000):
+        if nbytes == 1 and mutant == "own number sent to nobody":
+            continue  # a single byte holds the number of the trip alone
+        done = mpirun(2, program, "--variant", BYTES[kernel][0], "--bytes", nbytes, "--reps", 2)
+        assert done.returncode == 1, (nbytes, done.stdout, done.stderr)
+        assert "elements were wrong" in done.stderr
 
 
 def test_python_names_the_rank_that_got_wrong_data(build_copy, tmp_path):
@@ -241,6 +233,8 @@ BAD_ARGUMENTS = [
     (["--variant", "parity", "--reps", "0"], "--reps 0 is out of range"),
     (["--variant", "parity", "--colour", "red"], 'unknown option "--colour"'),
     (["--variant", "parity", "--source", "dream"], 'not "dream"'),
+    (["--variant", "parity", "--every", "-2"], "choose from -1 to 1000000000"),
+    (["--variant", "parity", "--bytes", "8"], 'unknown option "--bytes"'),
 ]
 
 
@@ -311,6 +305,16 @@ for call in [
         tell("accepted", call)
     except ValueError as error:
         tell(error)
+for name, call, settings in [
+    ("ring", ("parity", 10), {"evry": 2}), ("ring", ("parity", 10), {"every": -2}),
+    ("ring", ("overlap", 10), {"chunks": comm.rank}), ("pingpong", ("blocking", 8), {"partner": 3}),
+    ("pingpong", ("blocking", -8), {}),
+]:
+    try:
+        kernels.run(name, comm, *call, **settings)
+        tell("accepted", call)
+    except ValueError as error:
+        tell(error)
 for group in (comm, comm.Split(comm.rank % 2), MPI.COMM_SELF):
     seconds = kernels.ring(group, "overlap", 1e4, 2)
     tell(seconds.shape, seconds.dtype, (seconds > 0).all())
@@ -321,7 +325,7 @@ except ValueError as error:
 """
     for rank, told in enumerate(python(3, tmp_path, program)):
         lines = told.splitlines()
-        assert "no variant 'party'. Did you mean 'parity'? It has: blocking" in lines[0]
+        assert "no variant 'party'. Did you mean 'parity'? There are: blocking" in lines[0]
         assert lines[1:3] == [
             f"doubles must lie between 0 and 2,147,483,647, and {text} does not."
             for text in ("-1", "1,000,000,000,000,000")
@@ -331,28 +335,36 @@ except ValueError as error:
         assert lines[5] == "reps must lie between 1 and 1,000,000, and 0 does not."
         assert "the ranks asked for different things" in lines[6]
         assert f"rank {rank}: doubles={10 + rank}" in lines[6]
-        assert lines[7:10] == ["(2,) float64 True"] * 3
-        assert "comm must be a communicator" in lines[10]
+        assert "no setting 'evry'. Did you mean 'every'?" in lines[7]
+        assert lines[8] == "every must lie between -1 and 1,000,000,000, and -2 does not."
+        assert "the ranks asked for different things" in lines[9]
+        assert "does not suit 3 ranks. There are: partner: the rank that rank 0 plays" in lines[10]
+        assert lines[11] == "bytes must lie between 0 and 2,147,483,647, and -8 does not."
+        assert lines[12:15] == ["(2,) float64 True"] * 3
+        assert "comm must be a communicator" in lines[15]
 
 
 def test_variants_are_those_of_the_table():
     assert kernels.variants("ring") == VARIANTS
-    with pytest.raises(ValueError, match="no kernel 'rung'"):
+    assert {name: kernels.variants(name) for name in BYTES} == BYTES
+    assert "(1)" in kernels.settings("pingpong")["partner"]
+    assert [kernels.unit_bytes(name) for name in ("ring", *BYTES)] == [8, 1, 1]
+    with pytest.raises(ValueError, match=r"no kernel 'rung'\. Did you mean 'ring'"):
         kernels.variants("rung")
 
 
 def test_codes_are_those_of_the_header():
     header = (SOURCES / "ringside.h").read_text()
     codes = dict(re.findall(r"RINGSIDE_(\w+) = (-\d+)", header))
-    assert len(codes) == 6
+    assert len(codes) == 8
     assert {name: getattr(kernels, name) for name in codes} == {k: int(v) for k, v in codes.items()}
-    assert f"RINGSIDE_MAX_DOUBLES ((int64_t){kernels.MAX_DOUBLES})" in header
     assert f"RINGSIDE_MAX_REPETITIONS {kernels.MAX_REPETITIONS}\n" in header
 
 
 def test_missing_kernels_say_how_to_build_them(tmp_path, monkeypatch):
     monkeypatch.setattr(kernels, "directory", lambda: tmp_path)
     kernels._library.cache_clear()
+    kernels._kernels.cache_clear()
     with pytest.raises(FileNotFoundError, match="make kernels"):
         kernels.variants("ring")
     (tmp_path / "libkernels.so").write_text("not a library")

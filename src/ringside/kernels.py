@@ -1,6 +1,6 @@
 """The compiled kernels of `kernels/`, found and called from Python with mpi4py's communicator.
 
-A kernel runs the very object code that `kernels/bin/ring` runs under mpiexec.
+A kernel runs the very object code that `kernels/bin/<kernel>` runs under mpiexec.
 """
 
 import ctypes
@@ -20,10 +20,39 @@ BAD_COUNT = -1003
 BAD_REPETITIONS = -1004
 ARGUMENTS_DIFFER = -1005
 NO_MEMORY = -1006
-MAX_DOUBLES = 2**31 - 1
+BAD_RANKS = -1007
+BAD_SETTING = -1008
 MAX_REPETITIONS = 1_000_000
 
 ROOT = Path(__file__).resolve().parents[2]
+
+
+class _Setting(ctypes.Structure):
+    """struct ringside_setting."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("usual", ctypes.c_int64),
+        ("least", ctypes.c_int64),
+        ("most", ctypes.c_int64),
+        ("meaning", ctypes.c_char_p),
+    ]
+
+
+class _Kernel(ctypes.Structure):
+    """struct ringside_kernel; `run` is typed when it is called, as MPI_Comm differs by library."""
+
+    _fields_ = [
+        ("name", ctypes.c_char_p),
+        ("unit", ctypes.c_char_p),
+        ("unit_bytes", ctypes.c_int64),
+        ("most", ctypes.c_int64),
+        ("messages", ctypes.c_int),
+        ("least_ranks", ctypes.c_int),
+        ("settings", ctypes.POINTER(_Setting)),
+        ("variant", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int)),
+        ("run", ctypes.c_void_p),
+    ]
 
 
 def directory() -> Path:
@@ -31,21 +60,51 @@ def directory() -> Path:
     return ROOT / "kernels" / "build" / mpi.name()
 
 
+def names() -> list[str]:
+    """The kernels, in the order of the C table."""
+    return list(_kernels())
+
+
 def variants(kernel: str) -> list[str]:
     """The names of a kernel's variants, in the order of the C table."""
-    if kernel != "ring":
-        raise ValueError(f"There is no kernel {kernel!r}. There is: ring.")
-    names = []
-    while name := _library().ringside_ring_variant(len(names)):
-        names.append(name.decode())
-    return names
+    return list(_about(kernel)["variants"])
 
 
-def ring(comm, variant: str, doubles: int, reps: int = 1) -> np.ndarray:
-    """Exchange `doubles` doubles around the ring of `comm`, `reps` times, each timed and verified.
+def settings(kernel: str) -> dict[str, str]:
+    """The kernel's settings by name, each with its meaning and its usual value."""
+    return {
+        name: f"{setting.meaning.decode()} ({setting.usual})"
+        for name, setting in _about(kernel)["settings"].items()
+    }
 
-    Collective: every rank of `comm` (an mpi4py communicator) calls it with the same arguments.
-    Returns this rank's seconds per repetition, shape (reps,); the slowest rank is what counts.
+
+def unit_bytes(kernel: str) -> int:
+    """Bytes of one unit of the kernel's message length: 8 for doubles, 1 for bytes."""
+    return _about(kernel)["unit_bytes"]
+
+
+def ring(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Pass `doubles` doubles around the ring of `comm`. Everything else is said at `run`."""
+    return run("ring", comm, variant, doubles, reps, **settings)
+
+
+def pingpong(comm, variant: str, nbytes: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Throw `nbytes` bytes from rank 0 to rank `partner` (1) and back; seconds of a round trip,
+    zero on all other ranks. Everything else is said at `run`."""
+    return run("pingpong", comm, variant, nbytes, reps, **settings)
+
+
+def ringshift(comm, variant: str, nbytes: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Pass `nbytes` bytes to the right, all ranks at once. Everything else is said at `run`."""
+    return run("ringshift", comm, variant, nbytes, reps, **settings)
+
+
+def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Carry out a kernel's exchange `reps` times, each timed and verified.
+
+    `count` is the length of a message in the kernel's unit. Collective: every rank of `comm` (an
+    mpi4py communicator) calls it with the same arguments. Returns this rank's seconds per
+    repetition, shape (reps,); the slowest rank is what counts.
 
     Raises ValueError for input that cannot work, before any message is sent; MPI.Exception when an
     MPI call fails, also when the scope breaks a deadlock; RuntimeError when wrong data arrived.
@@ -54,38 +113,64 @@ def ring(comm, variant: str, doubles: int, reps: int = 1) -> np.ndarray:
 
     if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
         raise ValueError(f"comm must be a communicator such as MPI.COMM_WORLD, not {comm!r}.")
-    _check_variant("ring", variant)
-    doubles = _whole("doubles", doubles, 0, MAX_DOUBLES)
+    about = _about(kernel)
+    _check_name(f"{kernel} has no variant", variant, about["variants"])
+    count = _whole(about["unit"], count, 0, about["most"])
     reps = _whole("reps", reps, 1, MAX_REPETITIONS)
+    chosen = _settings(kernel, about["settings"], settings)
+    if comm.size < about["least_ranks"]:
+        raise ValueError(f"{kernel} needs at least {about['least_ranks']} ranks.")
 
     # MPI_Comm is an int in mpich and a pointer in Open MPI.
     is_int = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int)
     handle = ctypes.c_int if is_int else ctypes.c_void_p
-    function = _library().ringside_ring
-    function.argtypes = [handle, ctypes.c_char_p, ctypes.c_int64, ctypes.c_int]
-    function.argtypes += [ctypes.POINTER(ctypes.c_double), ctypes.POINTER(ctypes.c_int64)]
+    function = ctypes.CFUNCTYPE(
+        ctypes.c_int,
+        handle,
+        ctypes.c_char_p,
+        ctypes.c_int64,
+        ctypes.POINTER(ctypes.c_int64),
+        ctypes.c_int,
+        ctypes.POINTER(ctypes.c_double),
+        ctypes.POINTER(ctypes.c_int64),
+    )(about["run"])
     seconds = np.zeros(reps)
     wrong = ctypes.c_int64()
     code = function(
         handle.from_address(MPI._addressof(comm)),
         variant.encode(),
-        doubles,
+        count,
+        (ctypes.c_int64 * max(1, len(chosen)))(*chosen),
         reps,
         seconds.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
         ctypes.byref(wrong),
     )
     if code != MPI.SUCCESS:
-        raise _error(code, f"ring, variant {variant!r}", comm, doubles, reps, wrong.value)
+        raise _error(code, kernel, variant, comm, count, reps, wrong.value)
     return seconds
 
 
-def _check_variant(kernel: str, variant: str) -> None:
-    known = variants(kernel)
-    if variant in known:
+def _about(kernel: str) -> dict:
+    _check_name("There is no kernel", kernel, _kernels())
+    return _kernels()[kernel]
+
+
+def _check_name(what: str, name: str, known) -> None:
+    if name in known:
         return
-    close = difflib.get_close_matches(str(variant), known, n=1)
+    close = difflib.get_close_matches(str(name), known, n=1)
     meant = f" Did you mean {close[0]!r}?" if close else ""
-    raise ValueError(f"{kernel} has no variant {variant!r}.{meant} It has: {', '.join(known)}.")
+    raise ValueError(f"{what} {name!r}.{meant} There are: {', '.join(known) or 'none'}.")
+
+
+def _settings(kernel: str, known: dict[str, _Setting], given: dict[str, int]) -> list[int]:
+    """All settings in the order of the C table, as given or as usual."""
+    for name in given:
+        _check_name(f"{kernel} has no setting", name, known)
+    return [
+        _whole(name, given.get(name, setting.usual), setting.least, setting.most)
+        for name, setting in known.items()
+    ]
 
 
 def _whole(name: str, value, low: int, high: int) -> int:
@@ -100,36 +185,69 @@ def _whole(name: str, value, low: int, high: int) -> int:
     return number
 
 
-def _error(code: int, what: str, comm, doubles: int, reps: int, wrong: int) -> Exception:
+def _error(
+    code: int, kernel: str, variant: str, comm, count: int, reps: int, wrong: int
+) -> Exception:
     """The exception for a kernel's return code."""
     from mpi4py import MPI
 
+    about = _about(kernel)
+    what, unit = f"{kernel}, variant {variant!r}", about["unit"]
     if code > 0:
         return MPI.Exception(code)
     if code == WRONG_DATA:
         return RuntimeError(
-            f"{what}: rank {comm.rank} received {wrong:,} wrong elements of {doubles * reps:,} "
+            f"{what}: rank {comm.rank} received {wrong:,} wrong elements of {count * reps:,} "
             f"({reps} repetitions). The message did not arrive as it was sent."
         )
     if code == NO_MEMORY:
-        available = _library().ringside_available_bytes()
+        need = 1e-9 * count * about["unit_bytes"] * about["messages"]
+        available = 1e-9 * _library().ringside_available_bytes()
         return ValueError(
-            f"{doubles:,} doubles need {16e-9 * doubles:.1f} GB on every rank (a message to send "
-            f"and one to receive), and this node has {1e-9 * available:.1f} GB left for all its "
-            "ranks. Choose fewer doubles or fewer ranks."
+            f"{count:,} {unit} need {need:.1f} GB on every rank ({about['messages']} messages), "
+            f"and this node has {available:.1f} GB left for all its ranks. Choose fewer {unit} or "
+            "fewer ranks."
         )
+    if code == BAD_SETTING:
+        return ValueError(
+            f"{what}: a setting does not suit {comm.size} ranks. There are: "
+            + "; ".join(f"{name}: {meaning}" for name, meaning in settings(kernel).items())
+        )
+    same = (
+        f"Call it on every rank with the same variant, {unit}, reps and settings "
+        f"(rank {comm.rank}: {unit}={count}, reps={reps})."
+    )
     if code == ARGUMENTS_DIFFER:
+        return ValueError(f"{what}: the ranks asked for different things. {same}")
+    if code in (UNKNOWN_VARIANT, BAD_COUNT, BAD_REPETITIONS, BAD_RANKS):
         return ValueError(
-            f"{what}: the ranks asked for different things. Call it on every rank with the same "
-            f"variant, doubles and reps (rank {comm.rank}: {doubles=}, {reps=})."
-        )
-    if code in (UNKNOWN_VARIANT, BAD_COUNT, BAD_REPETITIONS):
-        return ValueError(
-            f"{what}: another rank asked for something that cannot work (code {code}). Call it on "
-            f"every rank with the same variant, doubles and reps (rank {comm.rank}: {doubles=}, "
-            f"{reps=})."
+            f"{what}: another rank asked for something that cannot work (code {code}). {same}"
         )
     return RuntimeError(f"{what} returned {code}, which is not known: run `make kernels`.")
+
+
+@cache
+def _kernels() -> dict[str, dict]:
+    """What the library says of each of its kernels."""
+    library, found = _library(), {}
+    while pointer := library.ringside_kernel(len(found)):
+        about, variants, settings = pointer.contents, [], {}
+        while name := about.variant(len(variants)):
+            variants.append(name.decode())
+        while about.settings[len(settings)].name:
+            setting = about.settings[len(settings)]
+            settings[setting.name.decode()] = setting
+        found[about.name.decode()] = {
+            "unit": about.unit.decode(),
+            "unit_bytes": about.unit_bytes,
+            "most": about.most,
+            "messages": about.messages,
+            "least_ranks": about.least_ranks,
+            "variants": variants,
+            "settings": settings,
+            "run": about.run,
+        }
+    return found
 
 
 @cache
@@ -149,9 +267,8 @@ def _library() -> ctypes.CDLL:
             f"The kernels did not load ({error}). They were probably built for another "
             "environment: run `make clean` and `make kernels` in the project's folder."
         ) from None
-    library.ringside_ring.restype = ctypes.c_int
-    library.ringside_ring_variant.argtypes = [ctypes.c_int]
-    library.ringside_ring_variant.restype = ctypes.c_char_p
+    library.ringside_kernel.argtypes = [ctypes.c_int]
+    library.ringside_kernel.restype = ctypes.POINTER(_Kernel)
     library.ringside_available_bytes.argtypes = []
     library.ringside_available_bytes.restype = ctypes.c_int64
     return library

@@ -1,0 +1,15 @@
+/* The table of all kernels: a new one adds its line here. */
+#include "ringside.h"
+
+#include <stddef.h>
+
+static const struct ringside_kernel *const KERNELS[] = {
+    &ringside_ring,
+    &ringside_pingpong,
+    &ringside_ringshift,
+};
+enum { KERNEL_COUNT = sizeof KERNELS / sizeof KERNELS[0] };
+
+const struct ringside_kernel *ringside_kernel(int index) {
+    return index >= 0 && index < KERNEL_COUNT ? KERNELS[index] : NULL;
+}

@@ -1,0 +1,75 @@
+"""Running programs on ranks, under mpiexec, with a limit; building kernels from edited sources."""
+
+import os
+import signal
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from ringside import kernels, mpi
+
+SOURCES = kernels.ROOT / "kernels"
+
+
+def mpirun(n: int, *command, timeout: float = 60, **variables: str):
+    """Run a command on n ranks; after a time-out they are ended and TimeoutExpired is raised."""
+    package = str(Path(kernels.__file__).parents[1])
+    environment = mpi.environment() | {"PYTHONPATH": package} | variables
+    process = subprocess.Popen(
+        [str(mpi.mpiexec()), "-n", str(n), *map(str, command)],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=environment,
+        start_new_session=True,
+    )
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except subprocess.TimeoutExpired:
+        process.terminate()
+        try:
+            process.communicate(timeout=15)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            process.communicate(timeout=15)
+        raise
+    return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:
+    """Several at a time: an mpiexec that starts spends a second waiting, not computing."""
+    with ThreadPoolExecutor(3) as pool:
+        return list(pool.map(lambda run: mpirun(*run), runs))
+
+
+def mpicc() -> str:
+    own = Path(sys.prefix) / "bin" / "mpicc"
+    return str(own) if mpi.name() != "system" else "mpicc"
+
+
+def make(directory: Path, target: str, **variables: str) -> Path:
+    """Build one target of a kernels' directory for this environment's MPI; its path."""
+    settings = {"MPI": mpi.name(), "MPICC": mpicc()} | variables
+    target = f"build/{mpi.name()}/{target}"
+    command = ["make", "-C", directory, target, *(f"{k}={v}" for k, v in settings.items())]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return directory / target
+
+
+def python(n: int, tmp_path: Path, text: str, **variables: str) -> list[str]:
+    """Run a Python program on n ranks; what each rank wrote with tell(), by rank.
+
+    Files, because mpiexec mixes the ranks' lines.
+    """
+    program = tmp_path / "program.py"
+    program.write_text(
+        f"from pathlib import Path\ndef tell(*words):\n"
+        f"    path = Path({str(tmp_path)!r}) / f'rank-{{comm.rank}}'\n"
+        f"    path.open('a').write(' '.join(map(str, words)) + '\\n')\n{text}"
+    )
+    done = mpirun(n, sys.executable, program, **variables)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [(tmp_path / f"rank-{rank}").read_text() for rank in range(n)]
