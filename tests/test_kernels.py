@@ -102,12 +102,11 @@ comm = MPI.COMM_WORLD
 for variant in ("overlap", "separated_waits"):
     for work in [{}, {"chunks": 0}, {"every": 0}, {"between": 10}, {"whole": 1, "chunks": 3}]:
         tell(len(kernels.ring(comm, variant, 100_000, 3, **work)))
-alone = kernels.ring(comm, "overlap", 0, 3, chunks=0)
-whole = kernels.ring(comm, "overlap", 0, 3, chunks=50, steps=5000, whole=1)
-early = kernels.ring(comm, "overlap", 0, 3, chunks=50, steps=5000, every=1)
-tell(min(whole) > 10 * min(alone), min(whole) > 2 * min(early))
+alone = kernels.ring(comm, "overlap", 0, 20, chunks=0)
+whole = kernels.ring(comm, "overlap", 0, 20, chunks=50, steps=5000, whole=1)
+tell(min(whole) > 10 * min(alone))  # 250,000 sines against none
 """
-    assert python(2, tmp_path, program) == ["3\n" * 10 + "True True\n"] * 2
+    assert python(2, tmp_path, program) == ["3\n" * 10 + "True\n"] * 2
 
 
 def test_an_empty_message_goes_around():
