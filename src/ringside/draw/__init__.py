@@ -1,0 +1,13 @@
+"""Every picture of Ringside, as a function from data to matplotlib axes.
+
+Each function takes the data and an optional ``ax``, returns the axes, and states the finding of
+this very picture in one sentence: below the picture, and from ``text(ax)``. Nothing is told by
+colour alone: shapes, hatches and markers say the same.
+"""
+
+from ringside.draw.calls import FAMILIES, timeline
+from ringside.draw.curves import seconds
+from ringside.draw.graph import ring, wait_for
+from ringside.draw.page import text
+
+__all__ = ["FAMILIES", "ring", "seconds", "text", "timeline", "wait_for"]

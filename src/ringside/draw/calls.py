@@ -1,0 +1,366 @@
+"""Calls over time: one row a rank, bars, and messages from row to row."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict, deque
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from matplotlib.axes import Axes
+from matplotlib.collections import LineCollection, PolyCollection
+from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, MaxNLocator
+
+from ringside import waitfor
+from ringside.draw.page import (
+    FONT,
+    INK,
+    OKABE_ITO,
+    axes_for,
+    clock,
+    finish,
+    legend,
+    number,
+    rank_words,
+    sentence,
+)
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+# family of calls: (words in the legend, colour, marker, height of the marker within the bar)
+FAMILIES = {
+    "send": ("send", OKABE_ITO["blue"], ">", 1.0),
+    "recv": ("receive", OKABE_ITO["orange"], "<", -1.0),
+    "sendrecv": ("send and receive", OKABE_ITO["purple"], "D", 0.0),
+    "wait": ("wait, test or probe", OKABE_ITO["yellow"], "o", 0.0),
+    "collective": ("collective call", OKABE_ITO["green"], "s", 0.0),
+    "other": ("other call", "#C0C0C0", "d", 0.0),
+}
+BAR = 0.62  # height of a bar, in rows
+
+
+# --- timeline ------------------------------------------------------------------------------
+
+_SENDS = {"Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend"}
+_RECEIVES = {"Recv", "Irecv", "Mrecv", "Imrecv"}
+_LOCAL = {"Cancel", "Request_free", "Start", "Startall", "Iprobe", "Improbe"}
+
+
+def _family(call: str) -> str:
+    """The family a call belongs to, by its name."""
+    name = call.removeprefix("MPI_").removesuffix("_c").removesuffix("_init")
+    if name in _SENDS:
+        return "send"
+    if name in _RECEIVES:
+        return "recv"
+    if name.lstrip("I").lower().startswith("sendrecv"):
+        return "sendrecv"
+    if name.startswith(("Wait", "Test", "Probe", "Iprobe", "Mprobe", "Improbe")):
+        return "wait"
+    return "other" if name in _LOCAL else "collective"
+
+
+class _Message(NamedTuple):
+    """A send and where it ended: ``end`` is None if no receive of it finished."""
+
+    source: int
+    dest: int
+    start: float
+    end: float | None
+    bytes: int
+    tag: int
+
+
+def _transfers(rows: list) -> tuple[list, list]:
+    """The sends, and the receives with the time each one finished (infinity: it never did).
+
+    A nonblocking or persistent receive is finished by the last Wait or Test with its request
+    number before it is started again, and that row knows the source and the tag if the receive
+    did not. MPI_Sendrecv has two rows, a send and a receive with the number negated.
+    """
+    started: dict[tuple[int, int], list] = {}
+    prepared: dict[tuple[int, int], str] = {}
+    sends, receives = [], []
+    for row in rows:
+        key = (row.rank, row.request)
+        family, call = _family(row.call), row.call.removesuffix("_c")
+        if call.endswith("_init"):
+            prepared[key] = family
+        elif family == "wait":
+            if key in started and not row.left:
+                peer, tag = (row.peer, row.tag) if row.peer >= 0 else started[key][3:5]
+                started[key][1:5] = row.end, row.rank, peer, tag
+        else:
+            if call in ("MPI_Start", "MPI_Startall"):
+                family = prepared.get(key, "other")
+            if family == "sendrecv":
+                family = "recv" if row.request < 0 else "send"
+            if family == "send" and row.peer >= 0:
+                sends.append(row)
+            elif row.left:  # by a break: it received nothing
+                continue
+            elif family == "recv" and (row.peer >= -1 or "mrecv" in call.lower()):
+                receives.append(
+                    [row.start, row.end, row.rank, max(row.peer, -1), row.tag, row.comm]
+                )
+                if row.request > 0:
+                    receives[-1][1] = math.inf
+                    started[key] = receives[-1]
+    return sends, receives
+
+
+def _messages(rows: list) -> list[_Message]:
+    """Join sends to receives by source, destination, tag and communicator, in order.
+
+    The n-th send goes to the n-th receive. A receive from any source or with any tag takes the
+    earliest message that no other receive asks for by name.
+    """
+    sends, receives = _transfers(rows)
+    waiting: dict[tuple, deque] = defaultdict(deque)
+    for send in sends:
+        if not send.left:
+            waiting[send.peer, send.comm, send.rank, send.tag].append(send)
+    named = Counter((dest, comm, peer, tag) for _, _, dest, peer, tag, comm in receives)
+    ends: dict[int, float] = {}
+    for _, end, dest, peer, tag, comm in sorted(receives, key=lambda receive: receive[0]):
+        if peer >= 0 and tag >= 0:
+            channels = [(dest, comm, peer, tag)]
+        else:
+            channels = [
+                c
+                for c in waiting
+                if c[:2] == (dest, comm) and peer in (-1, c[2]) and tag in (-1, c[3])
+            ]
+        heads = [
+            (named[channel] >= len(waiting[channel]), waiting[channel][0].start, channel)
+            for channel in channels
+            if waiting.get(channel) and waiting[channel][0].start <= end
+        ]
+        named[dest, comm, peer, tag] -= 1
+        if heads:
+            ends[id(waiting[min(heads)[2]].popleft())] = end
+    return [
+        _Message(s.rank, s.peer, s.start, None if end == math.inf else end, s.bytes, s.tag)
+        for s in sends
+        for end in [ends.get(id(s), math.inf)]
+    ]
+
+
+def _calls(rows: list) -> list:
+    """One row a call: a call that finishes several requests has a row for each of them."""
+    calls: dict[tuple, Any] = {}
+    for row in rows:
+        key = (row.rank, row.start, row.call)
+        first = calls.setdefault(key, row)
+        calls[key] = first._replace(
+            end=max(first.end, row.end), blocked=max(first.blocked, row.blocked)
+        )
+    return list(calls.values())
+
+
+def _blocked_words(calls: list, span: float, broken: bool) -> str:
+    """Who was blocked longest, how long, and in which call; of a broken run, who to the end."""
+    total: Counter = Counter()
+    longest: dict[int, Any] = {}
+    for row in calls:
+        total[row.rank] += row.blocked
+        if row.rank not in longest or row.blocked > longest[row.rank].blocked:
+            longest[row.rank] = row
+    most = max(total.values())
+    unit, scale = clock(span)
+    share = f"{number(most / scale)} {unit} of {number(span / scale)} {unit}"
+    if most < 0.01 * span:
+        return f"no rank was blocked for more than 1% of the {number(span / scale)} {unit}"
+    equal = sorted(rank for rank, value in total.items() if value >= 0.9 * most)
+    how = "about equally long,"
+    last = max(row.end for row in calls) - 0.05 * span
+    at_end = sorted({r.rank for r in calls if r.end >= last and 2 * r.blocked > r.end - r.start})
+    if broken and len(at_end) > 1:
+        equal, how = at_end, "to the end, up to"
+    names = {longest[rank].call for rank in equal}
+    if len(equal) > 1:
+        words = f"{rank_words(equal)} were blocked {how} {share}"
+        where = names.pop() if len(names) == 1 else ""
+    else:
+        row = longest[equal[0]]
+        words = f"rank {row.rank} was blocked longest, {share}"
+        where, way = row.call, {"send": "to", "recv": "from"}.get(_family(row.call))
+        if way and row.peer >= 0:
+            where += f" {way} rank {row.peer}"
+    whole = all(longest[rank].blocked >= 0.9 * total[rank] for rank in equal)
+    return words + (f", {'' if whole else 'most of it '}in {where}" if where else "")
+
+
+def _message_words(messages: list[_Message], calls: list) -> str:
+    lost = [message for message in messages if message.end is None]
+    count = len(messages)
+    if not messages:
+        tried = any(_family(row.call) == "recv" for row in calls)
+        return "no message was sent" if tried else ""
+    if not lost:
+        return "the message was received" if count == 1 else f"all {count} messages were received"
+    if len(lost) == count:
+        return (
+            "the message was not received"
+            if count == 1
+            else f"none of the {count} messages was received"
+        )
+    first = lost[0]
+    one = len(lost) == 1
+    return (
+        f"{len(lost)} of {count} messages {'was' if one else 'were'} not received, "
+        f"{'' if one else 'the first '}from rank {first.source} to rank {first.dest} "
+        f"with tag {first.tag}, {waitfor.size(first.bytes)}"
+    )
+
+
+def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | None = None) -> Axes:
+    """One row a rank, a bar a call, a line a message, from ``cluster.events()``.
+
+    ``ranks`` chooses the rows (default: all ranks up to the highest one named). Blocked time is
+    hatched. A line runs from the start of a send to the end of its receive; a send without a
+    finished receive gets a stub that ends in an x. Clear the events before the run that is to be
+    seen (``cluster.clear()``), or earlier calls come into the picture.
+    """
+    every = sorted(events.itertuples(index=False), key=lambda row: (row.start, row.rank, row.seq))
+    if ranks is None:
+        rows = list(range(1 + max((max(row.rank, row.peer) for row in every), default=-1)))
+    else:
+        rows = sorted(set(ranks))
+    calls = _calls([row for row in every if row.rank in set(rows)])
+    height = 1.9 + (0.85 if len(rows) <= 6 else 0.55 if len(rows) <= 12 else 0.32) * len(rows)
+    ax = axes_for(ax, max(height, 3.2))
+    ax.spines[["top", "right", "left"]].set_visible(False)
+    ax.tick_params(labelsize=FONT, left=False)
+    ax.set_ylabel("Rank", fontsize=FONT)
+    if rows:
+        ax.set(yticks=range(len(rows)), yticklabels=rows, ylim=(len(rows) - 0.45, -0.55))
+    if not calls:
+        where = f" of {rank_words(rows)}" if ranks is not None and rows else ""
+        ax.set(xticks=[], yticks=[] if not rows else range(len(rows)))
+        ax.text(0.5, 0.5, "no MPI call", ha="center", transform=ax.transAxes, fontsize=FONT)
+        return finish(ax, f"No MPI call{where} was recorded, so there is nothing to see.", 30)
+
+    begin = min(row.start for row in calls)
+    span = max(row.end for row in calls) - begin or 1e-6
+    unit, scale = clock(span)
+    ax.set_xlim(begin - 0.02 * span, begin + 1.03 * span)
+    ax.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
+    ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t / scale:.6g}"))
+    ax.set_xlabel(f"Time ({unit})", fontsize=FONT)
+    ax.grid(axis="x", color="#DDDDDD", linewidth=0.8)
+    ax.set_axisbelow(True)
+    level = {rank: row for row, rank in enumerate(rows)}
+    shown = [m for m in _messages(every) if m.source in level and m.dest in level]
+    handles, labels = _bars(ax, calls, level, span)
+    more_handles, more_labels = _lines(ax, shown, level, span)
+    legend(ax, handles + more_handles, labels + more_labels, 4)
+    silent = set(rows) - {row.rank for row in calls}
+    for rank in silent:
+        ax.text(begin, level[rank], "no MPI call", va="center", fontsize=FONT - 1, color=INK)
+    broken = any(message.end is None for message in shown) or not shown
+    parts = [_blocked_words(calls, span, broken), _message_words(shown, calls)]
+    return finish(ax, sentence("; ".join(filter(None, parts))), 48)
+
+
+def _box_of(start: float, end: float, row: int) -> list[tuple[float, float]]:
+    low, high = row - BAR / 2, row + BAR / 2
+    return [(start, low), (start, high), (end, high), (end, low)]
+
+
+def _bars(ax: Axes, calls: list, level: dict[int, int], span: float) -> tuple[list, list[str]]:
+    """Calls as bars with the marker of their family, blocked time hatched; legend entries."""
+    few = len(calls) <= 200
+    figure = ax.get_figure()
+    width = figure.get_figwidth() * 72 * ax.get_position().width / (1.05 * span)  # points a second
+    row_height = figure.get_figheight() * 72 * ax.get_position().height / len(level)
+    size = max(5.0, min(9.0, 0.27 * BAR * row_height))
+    handles, labels = [], []
+    for family, (name, colour, marker, lane) in FAMILIES.items():
+        members = [row for row in calls if _family(row.call) == family]
+        if not members:
+            continue
+        edge = {"edgecolor": INK if few else colour, "linewidth": 0.8}
+        boxes = [_box_of(row.start, row.end, level[row.rank]) for row in members]
+        ax.add_collection(
+            PolyCollection(boxes, facecolor=colour, zorder=2, gid=f"bars {family}", **edge),
+            autolim=False,
+        )
+        points, last = [], {}
+        for row in members:
+            x = row.start + min(0.7 * size / width, (row.end - row.start) / 2)
+            if x - last.get(row.rank, -math.inf) >= size / width:
+                last[row.rank] = x
+                points.append(
+                    (x, level[row.rank] - lane * max(0, BAR / 2 - 0.7 * size / row_height))
+                )
+        look = {"marker": marker, "markersize": size, "markerfacecolor": "white"}
+        look |= {"markeredgecolor": INK, "linestyle": "none"}
+        ax.plot(*zip(*points, strict=True), zorder=5, gid=f"markers {family}", **look)
+        handles.append((Patch(facecolor=colour, edgecolor=INK), Line2D([], [], **look)))
+        labels.append(name)
+    if waits := [row for row in calls if row.blocked * width >= 1]:
+        boxes = [_box_of(r.start, min(r.end, r.start + r.blocked), level[r.rank]) for r in waits]
+        look = {"facecolor": (1, 1, 1, 0.45), "edgecolor": INK, "hatch": "///", "linewidth": 0}
+        ax.add_collection(PolyCollection(boxes, zorder=3, gid="blocked", **look), autolim=False)
+        handles.append(Patch(**look | {"linewidth": 0.8}))
+        labels.append("blocked")
+    for row in calls if few and row_height > 28 else []:
+        short = row.call.removeprefix("MPI_")
+        arrow = {"send": "→", "recv": "←"}.get(_family(row.call))
+        names = [f"{short} {arrow} {row.peer}", short] if arrow and row.peer >= 0 else [short]
+        room = ((row.end - row.start) * width - 3 * size) / (0.62 * FONT)  # in letters
+        if words := next((name for name in names if len(name) < room), ""):
+            middle = ((row.start + row.end) / 2, level[row.rank])
+            ax.text(
+                *middle,
+                words,
+                ha="center",
+                va="center",
+                fontsize=FONT - 1,
+                zorder=6,
+                gid=f"call {row.rank} {row.seq}",
+                bbox={"facecolor": "white", "edgecolor": "none", "pad": 1.2, "alpha": 0.85},
+            )
+    return handles, labels
+
+
+def _lines(
+    ax: Axes, messages: list[_Message], level: dict[int, int], span: float
+) -> tuple[list, list[str]]:
+    """Messages as lines from bar to bar, those without a finished receive as stubs."""
+    lines, stubs, heads = [], [], {"v": [], "^": []}
+    for message in messages:
+        here, there = level[message.source], level[message.dest]
+        down = 1 if there >= here else -1
+        start = (message.start, here + down * BAR / 2)
+        if message.end is None:
+            aside = 0.012 if down > 0 else 0.03  # so that two that meet do not lie on each other
+            stubs.append([start, (message.start + aside * span, start[1] + down * 0.16)])
+        else:
+            end = (message.end, there - (down if there != here else -1) * BAR / 2)
+            lines.append([start, end])
+            heads["v" if down > 0 else "^"].append(end)
+    thin = 1.4 if len(messages) <= 100 else 0.6
+    handles, labels = [], []
+    if lines:
+        look = {"color": INK, "linewidth": thin}
+        ax.add_collection(LineCollection(lines, zorder=4, gid="messages", **look), autolim=False)
+        for marker, points in heads.items():
+            if points:
+                look_head = {"marker": marker, "linestyle": "none", "markersize": 4 + 2 * thin}
+                ax.plot(*zip(*points, strict=True), color=INK, zorder=4, gid="heads", **look_head)
+        handles.append(Line2D([], [], **look))
+        labels.append("message")
+    if stubs:
+        look = {"color": OKABE_ITO["vermillion"], "linewidth": 2.2}
+        ax.add_collection(LineCollection(stubs, zorder=6, gid="stubs", **look), autolim=False)
+        ends = [stub[1] for stub in stubs]
+        cross = {"marker": "x", "markersize": 10, "markeredgewidth": 2.5}
+        ax.plot(*zip(*ends, strict=True), linestyle="none", zorder=6, gid="crosses", **cross | look)
+        handles.append(Line2D([], [], **look, **cross))
+        labels.append("message without a finished receive")
+    return handles, labels
