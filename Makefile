@@ -61,7 +61,8 @@ soak: kernels
 	$(INSIDE) "$(PY)" -m pytest -m soak -o faulthandler_timeout=7200 $(TESTARGS)
 
 bench: kernels
-	@$(INSIDE) "$(PY)" tests/bench.py $(BENCHARGS)
+	@$(INSIDE) "$(PY)" tests/bench.py
+	@$(INSIDE) "$(PY)" tests/bench_kernels.py
 
 # As nbval will run them: without progress lines, and without the times of the run in the file.
 lessons: kernels

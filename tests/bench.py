@@ -350,10 +350,10 @@ def end_all() -> None:
         launch.remove(files)
 
 
-def compile_ping(directory: Path) -> Path:
-    """The ping-pong program, compiled as kernels/Makefile compiles."""
-    source, program = directory / "ping.c", directory / "ping"
-    source.write_text(PING)
+def compile_program(directory: Path, text: str, *options) -> Path:
+    """A program in C, compiled as kernels/Makefile compiles."""
+    source, program = directory / "program.c", directory / "program"
+    source.write_text(text)
     prefix = Path(sys.prefix)
     command = ["mpicc"]
     libraries = ["-ldl"]
@@ -361,7 +361,8 @@ def compile_ping(directory: Path) -> Path:
         command = [os.environ.get("CC", "cc"), "-isystem", prefix / "include"]
         libraries = [f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-Wl,--disable-new-dtags"]
         libraries += ["-lmpi", "-ldl"]
-    run([*command, "-std=c11", "-O2", source, "-o", program, *libraries], environment(directory))
+    command += ["-std=c11", "-O2", source, "-o", program, *options, *libraries]
+    run(command, environment(directory))
     return program
 
 
@@ -396,7 +397,7 @@ def measure(directory: Path) -> tuple[list[dict], list[dict], list[dict]]:
             found[name].append(json.loads(output.splitlines()[-1]))
             end_all()
     print("pings", file=sys.stderr, flush=True)
-    program = compile_ping(directory)
+    program = compile_program(directory, PING)
     pings = []
     for pair in turns(PAIRS, PAIRS_LIMIT):
         # A B, then B A: whoever comes second has no advantage from it.

@@ -670,3 +670,84 @@ def test_seconds_marks_the_median_and_names_the_fastest():
     assert [label.get_text() for label in ax.get_xticklabels()] == ["parity", "overlap"]
     assert ax.get_yscale() == "log"
     assert draw.text(ax).startswith("Engines: overlap is fastest with 20 ms, parity slowest")
+
+
+def times_by_bytes():
+    """Two sources of one variant: 2 to 1024 bytes, ten repetitions, of which two are far off."""
+    rows = []
+    for source, factor in (("engines", 1), ("report", 10)):
+        for nbytes in (2, 64, 1024):
+            times = [factor * 1e-6 * nbytes] * 8 + [1e-9, 1.0]
+            rows += [(source, "blocking", nbytes, seconds) for seconds in times]
+    return pd.DataFrame(rows, columns=["source", "variant", "bytes", "seconds"])
+
+
+class Doubled:
+    def predict(self, *sizes):
+        return 2e-6 * sizes[0]
+
+
+def test_by_bytes_draws_medians_fits_and_the_step():
+    """A mean for a median, a fit in other units, or a series lost when sources differ."""
+    ax = draw.by_bytes(times_by_bytes(), fits={"twice": Doubled()}, step=(64, 1024))
+    engines, report, fit = (list(line.get_ydata()) for line in ax.lines)
+    assert engines == pytest.approx([2e-6, 64e-6, 1024e-6])
+    assert report == pytest.approx([2e-5, 64e-5, 1024e-5])
+    assert fit == pytest.approx([4e-6, 128e-6, 2048e-6])
+    markers = [line.get_marker() for line in ax.lines[:2]]
+    assert len(set(markers)) == 2
+    assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
+    assert draw.text(ax).startswith("Blocking (engines) takes 2 µs for 2 B and 1.02 ms for 1 KiB")
+    assert draw.text(ax).endswith("the step lies between 64 B and 1 KiB.")
+
+
+def test_by_ranks_tells_how_the_time_grows():
+    table = pd.DataFrame(
+        {
+            "source": "engines",
+            "variant": ["parity"] * 4 + ["chain"] * 2,
+            "ranks": [2, 2, 8, 8, 2, 8],
+            "bytes": 100,
+            "seconds": [0.1, 0.3, 0.2, 0.2, 0.1, 0.8],
+        }
+    )
+    ax = draw.by_ranks(table, fits={"model": Doubled()})
+    parity, chain, model = (list(line.get_ydata()) for line in ax.lines)
+    assert (parity, chain) == (pytest.approx([0.2, 0.2]), pytest.approx([0.1, 0.8]))
+    assert model == pytest.approx([2e-4] * 50)
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["2", "8"]
+    assert draw.text(ax) == (
+        "Parity takes 1 times as long on 8 ranks as on 2; "
+        "chain takes 8 times as long on 8 ranks as on 2."
+    )
+
+
+def test_residuals_name_the_worst_point_of_each_fit():
+    table = pd.DataFrame(
+        {
+            "fit": ["naive"] * 2 + ["relative"] * 2,
+            "bytes": [2, 4096, 2, 4096],
+            "residual": [-30.0, 0.1, 0.05, -0.08],
+        }
+    )
+    ax = draw.residuals(table)
+    assert [list(line.get_ydata()) for line in ax.lines[:2]] == [[-30.0, 0.1], [0.05, -0.08]]
+    text = "Naive misses by at most 3000%, at 2 B; relative misses by at most 8%, at 4 KiB."
+    assert draw.text(ax) == text
+
+
+def test_overlap_shows_the_share_hidden():
+    table = pd.DataFrame(
+        {
+            "case": ["all", "none"],
+            "communication": [0.01, 0.01],
+            "work": [0.03, 0.03],
+            "both": [0.03, 0.04],
+        }
+    )
+    ax = draw.overlap(table)
+    assert [list(line.get_xdata()) for line in ax.lines] == [[30.0, 40.0]]
+    assert [bar.get_x() for bar in ax.patches] == pytest.approx([0, 0, 30.0, 30.0])
+    assert [bar.get_width() for bar in ax.patches] == pytest.approx([30.0, 30.0, 10.0, 10.0])
+    assert {bar.get_hatch() for bar in ax.patches} == {None, "///"}
+    assert draw.text(ax) == "Hidden of the communication: all: 100%, none: 0%."

@@ -145,6 +145,12 @@ class Cluster:
     def __repr__(self):
         return f"<Cluster of {self.n} ranks, {'running' if self.lives() else 'stopped'}>"
 
+    def cores(self) -> str:
+        """How many cores the ranks have, in words, for beside a measurement."""
+        cores = len(os.sched_getaffinity(0))
+        have = f"{self.n} ranks on {cores} {'core' if cores == 1 else 'cores'}"
+        return f"{have}: they take turns." if self.n > cores else f"{have}: one for each."
+
     # ------------------------------------------------------------ starting
 
     def lives(self) -> bool:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
+from matplotlib.patches import Patch
+from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
 
 from ringside.draw.page import (
     FONT,
@@ -13,6 +16,7 @@ from ringside.draw.page import (
     MARKS,
     OKABE_ITO,
     axes_for,
+    clock,
     duration,
     finish,
     legend,
@@ -21,6 +25,184 @@ from ringside.draw.page import (
 
 if TYPE_CHECKING:
     from pandas import DataFrame
+
+COLOURS = [OKABE_ITO[name] for name in ("blue", "orange", "green", "purple", "sky", "black")]
+
+
+def _look(place: int) -> dict[str, Any]:
+    """Colour and marker of the place-th series."""
+    return {"color": COLOURS[place % 6], "marker": MARKS[place % 6]}
+
+
+def _size(nbytes: float, _=None) -> str:
+    """'2 B', '64 KiB', '16 MiB'."""
+    for unit, scale in (("MiB", 2**20), ("KiB", 2**10)):
+        if nbytes >= scale:
+            return f"{nbytes / scale:.3g} {unit}"
+    return f"{nbytes:.3g} B"
+
+
+def _series(table: DataFrame, by: str) -> dict[str, Any]:
+    """Median, first and last decile by `by`, one frame a series: a variant, and its source where
+    there are several."""
+    several = table["source"].nunique() > 1
+    found = {}
+    for (source, variant), rows in table.groupby(["source", "variant"], sort=False):
+        deciles = rows.groupby(by)["seconds"].quantile([0.1, 0.5, 0.9]).unstack()
+        found[f"{variant} ({source})" if several else variant] = deciles
+    return found
+
+
+def _paper(ax: Axes) -> None:
+    ax.tick_params(labelsize=FONT)
+    ax.grid(color="#DDDDDD", linewidth=0.8)
+    ax.set_axisbelow(True)
+
+
+def _sizes(ax: Axes, nbytes) -> None:
+    """A logarithmic axis of message sizes, with the sizes of computing at its ticks."""
+    least, greatest = int(min(nbytes)).bit_length() - 1, int(max(nbytes)).bit_length()
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(2.0 ** np.arange(least, greatest + 1, max(1, (greatest - least) // 6)))
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.xaxis.set_major_formatter(FuncFormatter(_size))
+    ax.set_xlabel("Message (bytes)", fontsize=FONT)
+
+
+def by_bytes(
+    table: DataFrame,
+    ax: Axes | None = None,
+    fits: dict[str, Any] | None = None,
+    step: tuple[float, float] | None = None,
+) -> Axes:
+    """Times by message size on two logarithmic axes, from a tidy table.
+
+    ``table`` has the columns ``source``, ``variant``, ``bytes`` and ``seconds``, one row a
+    measurement. A mark is a median, the band about it holds eight measurements of ten. ``fits``
+    are drawn as lines, by name: anything with ``predict(bytes) -> seconds``. ``step`` is the pair
+    of sizes, in bytes, between which the times jump.
+    """
+    ax = axes_for(ax, 5.4)
+    series, handles = _series(table, "bytes"), []
+    for place, deciles in enumerate(series.values()):
+        look = _look(place)
+        ax.fill_between(deciles.index, deciles[0.1], deciles[0.9], color=look["color"], alpha=0.2)
+        [line] = ax.plot(deciles.index, deciles[0.5], linewidth=1.2, markersize=7, **look)
+        handles.append(line)
+    sizes = np.unique(table["bytes"])
+    for place, fit in enumerate((fits or {}).values()):
+        style = ["--", ":", "-."][place % 3]
+        handles += ax.plot(sizes, fit.predict(sizes), color=INK, linestyle=style, linewidth=2)
+    labels = [*series, *(fits or {})]
+    if step:
+        handles.append(ax.axvspan(*step, color=OKABE_ITO["yellow"], hatch="///", alpha=0.5))
+        labels.append("step")
+    _sizes(ax, sizes)
+    ax.set_yscale("log")
+    ax.set_ylabel("Time (s)", fontsize=FONT)
+    _paper(ax)
+    legend(ax, handles, labels, 3)
+    parts = []
+    for name, deciles in series.items():
+        first, last = deciles.index[0], deciles.index[-1]
+        parts.append(
+            f"{name} takes {duration(deciles[0.5].iloc[0])} for {_size(first)} and "
+            f"{duration(deciles[0.5].iloc[-1])} for {_size(last)}"
+        )
+    if step:
+        parts.append(f"the step lies between {_size(step[0])} and {_size(step[1])}")
+    return finish(ax, sentence("; ".join(parts)), 60)
+
+
+def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | None = None) -> Axes:
+    """Times by number of ranks, from a tidy table of one message size.
+
+    ``table`` has the columns ``source``, ``variant``, ``ranks`` and ``seconds``. Marks and bands
+    as in ``by_bytes``; ``fits`` are drawn as lines, by name: anything with
+    ``predict(bytes, ranks) -> seconds``, and then ``table`` has the column ``bytes`` as well.
+    """
+    ax = axes_for(ax, 4.8)
+    series, handles = _series(table, "ranks"), []
+    for place, deciles in enumerate(series.values()):
+        look = _look(place)
+        ax.fill_between(deciles.index, deciles[0.1], deciles[0.9], color=look["color"], alpha=0.2)
+        [line] = ax.plot(deciles.index, deciles[0.5], linewidth=1.2, markersize=9, **look)
+        handles.append(line)
+    ranks = np.unique(table["ranks"])
+    for place, fit in enumerate((fits or {}).values()):
+        some = np.linspace(ranks[0], ranks[-1], 50)
+        nbytes = np.full(50, table["bytes"].iloc[0])
+        style = ["--", ":", "-."][place % 3]
+        handles += ax.plot(some, fit.predict(nbytes, some), color=INK, linestyle=style, linewidth=2)
+    ax.set_xscale("log", base=2)
+    ax.set_xticks(ranks, [str(n) for n in ranks])
+    ax.xaxis.set_minor_locator(NullLocator())
+    ax.set_xlabel("Ranks", fontsize=FONT)
+    ax.set_ylim(bottom=0)
+    ax.set_ylabel("Time (s)", fontsize=FONT)
+    _paper(ax)
+    legend(ax, handles, [*series, *(fits or {})], 3)
+    parts = []
+    for name, deciles in series.items():
+        least, greatest = deciles.index[0], deciles.index[-1]
+        times = deciles[0.5].iloc[-1] / deciles[0.5].iloc[0]
+        parts.append(f"{name} takes {times:.2g} times as long on {greatest} ranks as on {least}")
+    return finish(ax, sentence("; ".join(parts)), 60)
+
+
+def residuals(table: DataFrame, ax: Axes | None = None) -> Axes:
+    """How far fits miss, by message size.
+
+    ``table`` has the columns ``fit`` (its name), ``bytes`` and ``residual``: measured less fitted,
+    divided by measured.
+    """
+    ax = axes_for(ax, 4.4)
+    handles, parts = [], []
+    for place, (name, rows) in enumerate(table.groupby("fit", sort=False)):
+        [line] = ax.plot(rows["bytes"], rows["residual"], linewidth=1, markersize=7, **_look(place))
+        handles.append(line)
+        worst = rows.loc[rows["residual"].abs().idxmax()]
+        parts.append(
+            f"{name} misses by at most {abs(worst['residual']):.0%}, at {_size(worst['bytes'])}"
+        )
+    ax.axhline(0, color=INK, linewidth=1)
+    ax.set_yscale("symlog", linthresh=0.5)
+    ax.yaxis.set_major_formatter(PercentFormatter(1))
+    ax.set_ylabel("Measured less fitted", fontsize=FONT)
+    _sizes(ax, table["bytes"])
+    _paper(ax)
+    legend(ax, handles, list(table["fit"].unique()), 3)
+    return finish(ax, sentence("; ".join(parts)), 60)
+
+
+def overlap(table: DataFrame, ax: Axes | None = None) -> Axes:
+    """Communication alone, work alone, and both at once, one row a case.
+
+    ``table`` has the columns ``case``, ``communication``, ``work`` and ``both``, in seconds. Were
+    nothing hidden, `both` would be as long as the two bars together.
+    """
+    ax = axes_for(ax, 1.6 + 0.8 * len(table))
+    rows = np.arange(len(table))
+    unit, scale = clock(table[["communication", "work", "both"]].to_numpy().max())
+    work, talk, both = (table[name] / scale for name in ("work", "communication", "both"))
+    ax.barh(rows, work, 0.6, color=OKABE_ITO["sky"], edgecolor=INK)
+    ax.barh(rows, talk, 0.6, left=work, color=OKABE_ITO["orange"], edgecolor=INK, hatch="///")
+    ax.plot(both, rows, "D", color=INK, markersize=10)
+    ax.set_yticks(rows, table["case"], fontsize=FONT)
+    ax.invert_yaxis()
+    ax.set_xlim(left=0)
+    ax.set_xlabel(f"Time ({unit})", fontsize=FONT)
+    _paper(ax)
+    ax.grid(visible=False, axis="y")
+    handles = [
+        Patch(facecolor=OKABE_ITO["sky"], edgecolor=INK),
+        Patch(facecolor=OKABE_ITO["orange"], edgecolor=INK, hatch="///"),
+        Line2D([], [], linestyle="", marker="D", color=INK, markersize=10),
+    ]
+    legend(ax, handles, ["work alone", "communication alone", "both at once"], 3)
+    hidden = (talk + work - both) / talk
+    parts = [f"{case}: {share:.0%}" for case, share in zip(table["case"], hidden, strict=True)]
+    return finish(ax, f"Hidden of the communication: {', '.join(parts)}.", 48)
 
 
 def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
@@ -31,30 +213,19 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
     """
     ax = axes_for(ax, 4.4)
     variants, sources = list(table["variant"].unique()), list(table["source"].unique())
-    colours = [OKABE_ITO[name] for name in ("blue", "orange", "green", "purple", "sky", "black")]
     medians = table.groupby(["source", "variant"])["seconds"].median()
     handles = []
     for place, source in enumerate(sources):
         shift = 0.16 * (place - (len(sources) - 1) / 2)
-        look = {"color": colours[place % 6], "marker": MARKS[place % 6]}
+        look = _look(place)
         for at, variant in enumerate(variants):
             mine = (table["source"] == source) & (table["variant"] == variant)
             times = table.loc[mine, "seconds"]
             if times.empty:
                 continue
             ax.plot([at + shift] * 2, [times.min(), times.max()], color=INK, linewidth=1.5)
-            look = {"color": colours[place % 6], "marker": MARKS[place % 6]}
             ax.plot(at + shift, times.median(), markersize=12, markeredgecolor=INK, **look)
-        handles.append(
-            Line2D(
-                [],
-                [],
-                linestyle="",
-                markersize=11,
-                marker=MARKS[place % 6],
-                color=colours[place % 6],
-            )
-        )
+        handles.append(Line2D([], [], linestyle="", markersize=11, **look))
     ax.set_yscale("log")
     ax.set_xticks(range(len(variants)), variants, fontsize=FONT)
     ax.set_xlim(-0.5, len(variants) - 0.5)

@@ -1,0 +1,162 @@
+"""The kernels beside what they are measured against, as ratios from one run: part of `make bench`.
+
+Each pair takes turns in one process pair, a block of the one and a block of the other; the fastest
+block of each counts, as other programs slow some of them. The scope is not there.
+"""
+
+import os
+import signal
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from bench import MARK, compile_program, end_all, environment, interrupted, row, run, show
+
+from ringside import kernels, mpi
+
+SIZES = [8, 64, 512, 4096, 32_768, 262_144, 1_048_576, 4_194_304]
+PROCESSES = 5  # pairs of processes: where their memory lies differs from one to the next
+
+# One line a size: bytes, microseconds of a round trip by hand, and by the kernel.
+PLAIN = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "ringside.h"
+
+enum { BLOCKS = 12, MOST = 1000 };
+
+static double by_hand(char *out, char *in, int bytes, int rank, int trips) {
+    double start = 0;
+    MPI_Barrier(MPI_COMM_WORLD);
+    for (int i = 0; i <= trips; i++) {
+        if (i == 1)
+            start = MPI_Wtime();
+        if (rank == 0)
+            MPI_Send(out, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
+        MPI_Recv(in, bytes, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (rank == 1)
+            MPI_Send(out, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
+    }
+    return (MPI_Wtime() - start) / trips;
+}
+
+int main(int argc, char **argv) {
+    int rank;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    for (int a = 1; a < argc; a++) {
+        const int bytes = atoi(argv[a]);
+        const int trips = 64000000 / (bytes + 64000) / BLOCKS; /* about as long for every size */
+        const int64_t settings[] = {1, trips};
+        char *out = ringside_allocate(bytes), *in = ringside_allocate(bytes);
+        memset(out, 1, (size_t)bytes);
+        memset(in, 2, (size_t)bytes);
+        double hand = 1e9, kernel = 1e9;
+        for (int block = 0; block < BLOCKS; block++) {
+            double seconds;
+            int64_t wrong;
+            const double time = by_hand(out, in, bytes, rank, trips);
+            if (time < hand)
+                hand = time;
+            if (ringside_pingpong.run(MPI_COMM_WORLD, "blocking", bytes, settings, 1, &seconds,
+                                      &wrong))
+                MPI_Abort(MPI_COMM_WORLD, 1);
+            if (seconds < kernel)
+                kernel = seconds;
+        }
+        if (rank == 0)
+            printf("%d %.5f %.5f\n", bytes, 1e6 * hand, 1e6 * kernel);
+        free(out);
+        free(in);
+    }
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def ping_pong_in_python(sizes: list[int]) -> None:
+    """On two ranks: for each size, microseconds of a round trip in mpi4py and by the kernel."""
+    import numpy as np
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    peer = 1 - comm.rank
+    for nbytes in sizes:
+        trips = max(3, 32_000_000 // (nbytes + 64_000) // 12)
+        out, into = np.ones(nbytes, "u1"), np.zeros(nbytes, "u1")
+        best = [np.inf, np.inf]
+        for _ in range(12):
+            comm.Barrier()
+            for i in range(trips + 1):
+                if i == 1:
+                    start = MPI.Wtime()
+                if comm.rank == 0:
+                    comm.Send(out, peer)
+                comm.Recv(into, peer)
+                if comm.rank == 1:
+                    comm.Send(out, peer)
+            best[0] = min(best[0], (MPI.Wtime() - start) / trips)
+            seconds = kernels.pingpong(comm, "blocking", nbytes, 1, trips=trips)
+            best[1] = min(best[1], seconds[0])
+        if comm.rank == 0:
+            print(nbytes, *(1e6 * seconds for seconds in best))
+
+
+def on_two_ranks(*command) -> dict[int, tuple[list[float], list[float]]]:
+    """Both columns that the command prints, by its first: one value of each a pair of processes."""
+    found: dict[int, tuple[list[float], list[float]]] = {}
+    for turn in range(PROCESSES):
+        print(f"{Path(command[0]).name}, {turn + 1} of {PROCESSES}", file=sys.stderr, flush=True)
+        output = run([mpi.mpiexec(), "-n", 2, *command], environment(Path(tempfile.gettempdir())))
+        for line in output.splitlines():
+            nbytes, one, other = line.split()
+            pair = found.setdefault(int(nbytes), ([], []))
+            pair[0].append(float(one))
+            pair[1].append(float(other))
+    return found
+
+
+def ping_pong_rows(directory: Path) -> list[tuple]:
+    """The kernel against a loop by hand in C, with a bar, and mpi4py against the kernel."""
+    libraries = kernels.directory()
+    options = [f"-I{kernels.ROOT / 'kernels'}", f"-L{libraries}", f"-Wl,-rpath,{libraries}"]
+    program = compile_program(directory, PLAIN, *options, "-lkernels")
+    table = []
+    for nbytes, (hand, kernel) in on_two_ranks(program, *SIZES).items():
+        ratios = [a / b for a, b in zip(kernel, hand, strict=True)]
+        table.append(row(f"ping-pong {nbytes:,} B, C : by hand, us", kernel, hand, ratios, 1.05, 3))
+    for nbytes, (python, kernel) in on_two_ranks(sys.executable, __file__, "python").items():
+        ratios = [a / b for a, b in zip(python, kernel, strict=True)]
+        table.append(
+            row(f"ping-pong {nbytes:,} B, mpi4py : C, us", python, kernel, ratios, None, 3)
+        )
+    return table
+
+
+def main() -> None:
+    """Measure everything, print the table, leave nothing behind."""
+    os.environ[MARK] = f"{os.getpid()}-{time.time_ns()}"
+    signal.signal(signal.SIGTERM, interrupted)
+    signal.signal(signal.SIGHUP, interrupted)
+    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
+        try:
+            table = ping_pong_rows(Path(directory))
+        except KeyboardInterrupt:
+            sys.exit("bench: interrupted")
+        finally:
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+            end_all()
+    show(table)
+    print(f"\nMedian (lowest to highest) of {PROCESSES} pairs of processes, fastest block of each.")
+
+
+if __name__ == "__main__":
+    if sys.argv[1:] == ["python"]:
+        ping_pong_in_python(SIZES)
+    else:
+        main()
