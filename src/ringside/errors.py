@@ -19,6 +19,13 @@ class RankDied(ClusterError):
         self.where = where
 
 
+class CampaignError(ValueError):
+    """A sweep, its table or its report cannot be carried out; the text says why and what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"{type(self).__name__}: {self}"]
+
+
 class Left(RuntimeError):
     """Ranks were taken out of the calls they were in, and live on.
 

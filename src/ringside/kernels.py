@@ -78,6 +78,11 @@ def settings(kernel: str) -> dict[str, str]:
     }
 
 
+def unit(kernel: str) -> str:
+    """What the kernel counts a message's length in: "doubles" or "bytes"."""
+    return _about(kernel)["unit"]
+
+
 def unit_bytes(kernel: str) -> int:
     """Bytes of one unit of the kernel's message length: 8 for doubles, 1 for bytes."""
     return _about(kernel)["unit_bytes"]
@@ -113,13 +118,8 @@ def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: 
 
     if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
         raise ValueError(f"comm must be a communicator such as MPI.COMM_WORLD, not {comm!r}.")
+    count, reps, chosen = check(kernel, variant, count, reps, comm.size, settings)
     about = _about(kernel)
-    _check_name(f"{kernel} has no variant", variant, about["variants"])
-    count = _whole(about["unit"], count, 0, about["most"])
-    reps = _whole("reps", reps, 1, MAX_REPETITIONS)
-    chosen = _settings(kernel, about["settings"], settings)
-    if comm.size < about["least_ranks"]:
-        raise ValueError(f"{kernel} needs at least {about['least_ranks']} ranks.")
 
     # MPI_Comm is an int in mpich and a pointer in Open MPI.
     is_int = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int)
@@ -150,12 +150,30 @@ def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: 
     return seconds
 
 
+def check(
+    kernel: str, variant: str, count: int = 0, reps: int = 1, ranks: int | None = None, settings=()
+) -> tuple[int, int, list[int]]:
+    """`count`, `reps` and all settings (in the order of the C table) as the kernel takes them.
+
+    Raises ValueError for what cannot be carried out, by `ranks` ranks where they are given.
+    """
+    about = _about(kernel)
+    check_name(f"{kernel} has no variant", variant, about["variants"])
+    count = whole(about["unit"], count, 0, about["most"])
+    reps = whole("reps", reps, 1, MAX_REPETITIONS)
+    chosen = _settings(kernel, about["settings"], dict(settings))
+    if ranks is not None and ranks < about["least_ranks"]:
+        raise ValueError(f"{kernel} needs at least {about['least_ranks']} ranks.")
+    return count, reps, chosen
+
+
 def _about(kernel: str) -> dict:
-    _check_name("There is no kernel", kernel, _kernels())
+    check_name("There is no kernel", kernel, _kernels())
     return _kernels()[kernel]
 
 
-def _check_name(what: str, name: str, known) -> None:
+def check_name(what: str, name: str, known) -> None:
+    """Raise ValueError, with what was probably meant, unless the name is one of those known."""
     if name in known:
         return
     close = difflib.get_close_matches(str(name), known, n=1)
@@ -166,18 +184,20 @@ def _check_name(what: str, name: str, known) -> None:
 def _settings(kernel: str, known: dict[str, _Setting], given: dict[str, int]) -> list[int]:
     """All settings in the order of the C table, as given or as usual."""
     for name in given:
-        _check_name(f"{kernel} has no setting", name, known)
+        check_name(f"{kernel} has no setting", name, known)
     return [
-        _whole(name, given.get(name, setting.usual), setting.least, setting.most)
+        whole(name, given.get(name, setting.usual), setting.least, setting.most)
         for name, setting in known.items()
     ]
 
 
-def _whole(name: str, value, low: int, high: int) -> int:
+def whole(name: str, value, low: int, high: int) -> int:
     """The value as an int between low and high; 5e6 is welcome, 2.5 is not."""
     try:
-        whole = isinstance(value, float) and value.is_integer()
-        number = int(value) if whole else operator.index(value)
+        if isinstance(value, bool):
+            raise TypeError
+        exact = isinstance(value, float) and value.is_integer()
+        number = int(value) if exact else operator.index(value)
     except (TypeError, ValueError, OverflowError):
         raise ValueError(f"{name} must be a whole number, not {value!r}.") from None
     if not low <= number <= high:
