@@ -138,7 +138,7 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
     ax.set_xticks(ranks, [str(n) for n in ranks])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("Ranks", fontsize=FONT)
-    ax.set_ylim(bottom=0)
+    ax.set_yscale("log")
     ax.set_ylabel("Time (s)", fontsize=FONT)
     _paper(ax)
     legend(ax, handles, [*series, *(fits or {})], 3)
