@@ -99,6 +99,21 @@ extern const struct ringside_kernel ringside_pingpong;
  *   nonblocking  Irecv, Isend and Waitall */
 extern const struct ringside_kernel ringside_ringshift;
 
+/* The heat equation: `steps` explicit steps on a grid in two dimensions. The ranks of comm form a
+ * grid as MPI_Dims_create makes it, not periodic, in row order; each holds a block of rows x
+ * columns cells, as many rows as the ranks beside it and as many columns as those above and below.
+ *
+ *   block    in and out: (rows + 2) x (columns + 2) doubles, row after row. The rim is filled from
+ *            the neighbours; where there is none it is the boundary, and stays as it is
+ *   rate     time step times conductivity by the square of the spacing, at most 0.25 to be stable
+ *   seconds  out: of all steps on this rank
+ *
+ * Variants: waitall exchanges the rims, then computes; overlap computes the inner cells meanwhile.
+ * Both give what one rank alone would, to the last bit. Collective; returns as kernels do. */
+int ringside_heat(MPI_Comm comm, const char *variant, int rows, int columns, double *block,
+                  int steps, double rate, double *seconds);
+const char *ringside_heat_variant(int index);
+
 /* The kernels one after the other, counted from 0; NULL past the last. */
 const struct ringside_kernel *ringside_kernel(int index);
 

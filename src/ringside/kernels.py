@@ -104,6 +104,67 @@ def ringshift(comm, variant: str, nbytes: int, reps: int = 1, **settings: int) -
     return run("ringshift", comm, variant, nbytes, reps, **settings)
 
 
+def heat(comm, variant: str, block: np.ndarray, steps: int = 1, rate: float = 0.25) -> float:
+    """Advance the heat equation by `steps` explicit steps, in place; this rank's seconds.
+
+    Collective. The ranks form a grid, not periodic, as `MPI.Compute_dims(comm.size, 2)` says, in
+    row order. `block`: float64, C-contiguous, shape (rows + 2, columns + 2): this rank's cells with
+    a rim, which is filled from the neighbours and is the fixed boundary where there is none. Ranks
+    beside each other hold as many rows, those below each other as many columns. `rate` is at most
+    0.25 (time step times conductivity, by the square of the spacing). `variant`: "waitall" or
+    "overlap".
+
+    Raises ValueError for input that cannot work, before any message is sent, and MPI.Exception.
+    """
+    from mpi4py import MPI
+
+    _check_comm(comm)
+    check_name("heat has no variant", variant, ["waitall", "overlap"])
+    steps = whole("steps", steps, 0, 2**31 - 1)
+    good = isinstance(block, np.ndarray) and block.dtype == float and block.ndim == 2
+    if not good or not block.flags.c_contiguous or min(block.shape) < 3:
+        raise ValueError(
+            "block must be a C-contiguous array of float64 with at least one cell and its rim, "
+            "shape (rows + 2, columns + 2): np.zeros((rows + 2, columns + 2))."
+        )
+    if not 0 < rate <= 0.25:
+        raise ValueError(f"rate must lie above 0 and be at most 0.25 to be stable, not {rate}.")
+    seconds = ctypes.c_double()
+    code = _function(
+        ctypes.cast(_library().ringside_heat, ctypes.c_void_p).value,
+        comm,
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_double,
+        ctypes.POINTER(ctypes.c_double),
+    )(
+        _handle(comm),
+        variant.encode(),
+        block.shape[0] - 2,
+        block.shape[1] - 2,
+        block.ctypes.data,
+        steps,
+        rate,
+        ctypes.byref(seconds),
+    )
+    if code > 0:
+        raise MPI.Exception(code)
+    if code == ARGUMENTS_DIFFER:
+        raise ValueError(
+            "heat: the ranks asked for different things, or their blocks do not fit. Call it on "
+            "every rank with the same variant, steps and rate; on the grid of "
+            f"{MPI.Compute_dims(comm.size, 2)} ranks, ranks beside each other need as many rows, "
+            f"and ranks below each other as many columns (rank {comm.rank}: "
+            f"{block.shape[0] - 2} x {block.shape[1] - 2})."
+        )
+    if code != MPI.SUCCESS:
+        raise ValueError(f"heat: a rank has no memory for its block, or bad input (code {code}).")
+    return seconds.value
+
+
 def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: int) -> np.ndarray:
     """Carry out a kernel's exchange `reps` times, each timed and verified.
 
@@ -116,28 +177,24 @@ def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: 
     """
     from mpi4py import MPI
 
-    if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
-        raise ValueError(f"comm must be a communicator such as MPI.COMM_WORLD, not {comm!r}.")
+    _check_comm(comm)
     count, reps, chosen = check(kernel, variant, count, reps, comm.size, settings)
     about = _about(kernel)
 
-    # MPI_Comm is an int in mpich and a pointer in Open MPI.
-    is_int = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int)
-    handle = ctypes.c_int if is_int else ctypes.c_void_p
-    function = ctypes.CFUNCTYPE(
-        ctypes.c_int,
-        handle,
+    function = _function(
+        about["run"],
+        comm,
         ctypes.c_char_p,
         ctypes.c_int64,
         ctypes.POINTER(ctypes.c_int64),
         ctypes.c_int,
         ctypes.POINTER(ctypes.c_double),
         ctypes.POINTER(ctypes.c_int64),
-    )(about["run"])
+    )
     seconds = np.zeros(reps)
     wrong = ctypes.c_int64()
     code = function(
-        handle.from_address(MPI._addressof(comm)),
+        _handle(comm),
         variant.encode(),
         count,
         (ctypes.c_int64 * max(1, len(chosen)))(*chosen),
@@ -148,6 +205,26 @@ def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: 
     if code != MPI.SUCCESS:
         raise _error(code, kernel, variant, comm, count, reps, wrong.value)
     return seconds
+
+
+def _check_comm(comm) -> None:
+    from mpi4py import MPI
+
+    if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
+        raise ValueError(f"comm must be a communicator such as MPI.COMM_WORLD, not {comm!r}.")
+
+
+def _handle(comm):
+    """The communicator as C takes it: an int in mpich, a pointer in Open MPI."""
+    from mpi4py import MPI
+
+    is_int = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int)
+    return (ctypes.c_int if is_int else ctypes.c_void_p).from_address(MPI._addressof(comm))
+
+
+def _function(address, comm, *types):
+    """A C function that takes a communicator and more, and returns a code; called without GIL."""
+    return ctypes.CFUNCTYPE(ctypes.c_int, type(_handle(comm)), *types)(address)
 
 
 def check(
