@@ -130,9 +130,9 @@ int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
  * container taken into account; INT64_MAX where the system does not tell. Not collective. */
 int64_t ringside_available_bytes(void);
 
-/* Untouched memory for a message, on huge pages if it is large and the system has them, as numpy's
- * arrays are: copying through small ones takes about half as long again. To be freed with free();
- * NULL where there is none. */
+/* Untouched memory for a message, on huge pages where the system has them: copying through small
+ * ones takes up to twice as long. Messages of all lengths have them, or the times would jump where
+ * they begin. To be freed with free(); NULL where there is none. */
 void *ringside_allocate(int64_t bytes);
 
 #endif
