@@ -22,6 +22,7 @@ ARGUMENTS_DIFFER = -1005
 NO_MEMORY = -1006
 BAD_RANKS = -1007
 BAD_SETTING = -1008
+UNSUITABLE = -1009
 MAX_REPETITIONS = 1_000_000
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,17 +41,20 @@ class _Setting(ctypes.Structure):
 
 
 class _Kernel(ctypes.Structure):
-    """struct ringside_kernel; `run` is typed when it is called, as MPI_Comm differs by library."""
+    """struct ringside_kernel; what takes an MPI_Comm, which differs by library, is typed later."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("unit", ctypes.c_char_p),
         ("unit_bytes", ctypes.c_int64),
+        ("usual", ctypes.c_int64),
         ("most", ctypes.c_int64),
         ("messages", ctypes.c_int),
         ("least_ranks", ctypes.c_int),
+        ("halos", ctypes.c_int),
         ("settings", ctypes.POINTER(_Setting)),
         ("variant", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int)),
+        ("why", ctypes.c_void_p),
         ("run", ctypes.c_void_p),
     ]
 
@@ -102,6 +106,61 @@ def pingpong(comm, variant: str, nbytes: int, reps: int = 1, **settings: int) ->
 def ringshift(comm, variant: str, nbytes: int, reps: int = 1, **settings: int) -> np.ndarray:
     """Pass `nbytes` bytes to the right, all ranks at once. Everything else is said at `run`."""
     return run("ringshift", comm, variant, nbytes, reps, **settings)
+
+
+def halo(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Swap faces of `doubles` doubles with all six neighbours in a periodic grid; seconds of one
+    exchange. ValueError, with the reason, where `why` says that it cannot be done. Everything else
+    is said at `run`."""
+    return run("halo", comm, variant, doubles, reps, **settings)
+
+
+def why(kernel: str, comm, variant: str) -> str | None:
+    """Why a variant cannot be carried out on `comm`, or else what to know of it there, if anything.
+
+    Collective, as it sets the variant up.
+    """
+    about = _about(kernel)
+    _check_comm(comm)
+    check_name(f"{kernel} has no variant", variant, about["variants"])
+    return _why(about, comm, variant)
+
+
+def halo_exchange(comm, method: str, outgoing: np.ndarray, incoming: np.ndarray) -> None:
+    """Swap your own halos once by a method of the kernel `halo`.
+
+    Both arrays hold six faces of doubles, shape (6, ...): towards lower and towards higher
+    coordinates of the first dimension, then of the second and the third. `outgoing[0]` becomes
+    `incoming[1]` of the neighbour towards lower coordinates, and so on. The grid is that of `comm`
+    (of `comm.Create_cart`, periodic in three dimensions), or one that MPI chooses.
+
+    Collective: every rank calls it with the same method and faces of the same length. Raises as
+    `run` does; after an error `incoming` is as it was.
+    """
+    from mpi4py import MPI
+
+    _check_comm(comm)
+    check_name("halo has no variant", method, _about("halo")["variants"])
+    for name, array in (("outgoing", outgoing), ("incoming", incoming)):
+        _check_faces(name, array)
+    if outgoing.shape != incoming.shape:
+        raise ValueError(
+            f"outgoing and incoming must have one shape, not {outgoing.shape} and {incoming.shape}."
+        )
+    if not incoming.flags.writeable:
+        raise ValueError("incoming must be an array that can be written to.")
+    pointer = ctypes.POINTER(ctypes.c_double)
+    address = ctypes.cast(_library().ringside_halo_exchange, ctypes.c_void_p).value
+    doubles = outgoing.size // 6
+    code = _function(address, comm, ctypes.c_char_p, ctypes.c_int64, pointer, pointer)(
+        _handle(comm),
+        method.encode(),
+        doubles,
+        outgoing.ctypes.data_as(pointer),
+        incoming.ctypes.data_as(pointer),
+    )
+    if code != MPI.SUCCESS:
+        raise _error(code, "halo", method, comm, doubles, 1, 0)
 
 
 def heat(comm, variant: str, block: np.ndarray, steps: int = 1, rate: float = 0.25) -> float:
@@ -227,6 +286,25 @@ def _function(address, comm, *types):
     return ctypes.CFUNCTYPE(ctypes.c_int, type(_handle(comm)), *types)(address)
 
 
+def _why(about: dict, comm, variant: str) -> str | None:
+    if not about["why"]:
+        return None
+    handle = _handle(comm)
+    function = ctypes.CFUNCTYPE(ctypes.c_char_p, type(handle), ctypes.c_char_p)(about["why"])
+    text = function(handle, variant.encode())
+    return text and text.decode()
+
+
+def _check_faces(name: str, array) -> None:
+    good = isinstance(array, np.ndarray) and array.dtype == np.float64
+    if not (good and array.shape[:1] == (6,) and array.flags.c_contiguous):
+        what = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else array
+        raise ValueError(
+            f"{name} must be a contiguous numpy array of float64, shape (6, ...), a face for each "
+            f"direction; it is {what!r}."
+        )
+
+
 def check(
     kernel: str, variant: str, count: int = 0, reps: int = 1, ranks: int | None = None, settings=()
 ) -> tuple[int, int, list[int]]:
@@ -293,8 +371,9 @@ def _error(
     if code > 0:
         return MPI.Exception(code)
     if code == WRONG_DATA:
+        expected = count * reps * (about["halos"] or 1)
         return RuntimeError(
-            f"{what}: rank {comm.rank} received {wrong:,} wrong elements of {count * reps:,} "
+            f"{what}: rank {comm.rank} received {wrong:,} wrong elements of {expected:,} "
             f"({reps} repetitions). The message did not arrive as it was sent."
         )
     if code == NO_MEMORY:
@@ -305,6 +384,9 @@ def _error(
             f"and this node has {available:.1f} GB left for all its ranks. Choose fewer {unit} or "
             "fewer ranks."
         )
+    if code == UNSUITABLE:
+        reason = _why(about, comm, variant) or "the MPI library refuses it"
+        return ValueError(f"{what}, cannot be done here: {reason}.")
     if code == BAD_SETTING:
         return ValueError(
             f"{what}: a setting does not suit {comm.size} ranks. There are: "
@@ -340,6 +422,8 @@ def _kernels() -> dict[str, dict]:
             "most": about.most,
             "messages": about.messages,
             "least_ranks": about.least_ranks,
+            "halos": about.halos,
+            "why": about.why,
             "variants": variants,
             "settings": settings,
             "run": about.run,
