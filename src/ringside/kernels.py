@@ -104,6 +104,13 @@ def ringshift(comm, variant: str, nbytes: int, reps: int = 1, **settings: int) -
     return run("ringshift", comm, variant, nbytes, reps, **settings)
 
 
+def matrix(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Scatter a matrix of `doubles` doubles from rank 0 in blocks, and gather it again; seconds of
+    both together. `columns` (0: as square as can be) must divide `doubles`, and `grid`, the rows of
+    the grid of ranks (0: as MPI chooses), their number. Everything else is said at `run`."""
+    return run("matrix", comm, variant, doubles, reps, **settings)
+
+
 def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: int) -> np.ndarray:
     """Carry out a kernel's exchange `reps` times, each timed and verified.
 
