@@ -115,3 +115,29 @@ KINDS += ["indexed_block", "resized", "struct", "subarray", "vector"]
 def test_the_map_of_200_random_types_is_where_the_bytes_move(tmp_path):
     [told] = python(1, tmp_path, RANDOM + CHECK)
     assert told == f"200 True 0 {KINDS}\n"
+
+
+def test_a_map_tells_how_the_type_was_made_and_refuses_what_is_too_large(tmp_path):
+    program = """
+from mpi4py import MPI
+from ringside import datatype, draw
+comm = MPI.COMM_WORLD
+vector = MPI.DOUBLE.Create_vector(3, 2, 4)
+found = datatype.layout(vector.Create_resized(0, 8))
+tell(found.tree)
+tell(found.lb, found.ub, found.true_extent, found.size, len(found.elements), found.elements[1])
+tell(draw.text(draw.datatype(vector, count=1)))
+try:
+    datatype.layout(MPI.INT.Create_contiguous(100_001))
+except ValueError as error:
+    tell(error)
+"""
+    [told] = python(1, tmp_path, program, MPLBACKEND="Agg")
+    assert told.splitlines() == [
+        "resized: lower bound 0 B, extent 8 B",
+        "  vector: 3 blocks of 2 doubles, one every 4",
+        "    MPI_DOUBLE",
+        "0 8 80 48 6 (8, 8, 'MPI_DOUBLE')",
+        "Vector: 3 blocks of 2 doubles, one every 4; 48 B of data, extent 80 B.",
+        "This type has more than 100,000 elements: describe a smaller one.",
+    ]
