@@ -64,6 +64,8 @@ def layout(t) -> Layout:
     lb, extent = t.Get_extent()
     true_lb, true_extent = t.Get_true_extent()
     words = lines[0].strip()
+    if words.startswith("resized"):
+        words = f"resized {lines[1].strip()}"
     return Layout(
         tuple(elements), t.Get_size(), lb, extent, true_lb, true_extent, words, "\n".join(lines)
     )
