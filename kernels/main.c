@@ -1,9 +1,10 @@
-/* The one small main of every kernel: reads the command line, runs the kernel, prints CSV.
+/* The one small main of every kernel: reads the command line, runs the kernel, prints CSV, or the
+ * table of all variants (table.c) where the kernel has one and no variant is named.
  * Compiled once a kernel with -DKERNEL=<its name>, as bin/<its name>.
  *
  * Exit status: 0 done, 1 wrong data arrived, 2 the command line cannot be carried out.
  * An error from MPI itself ends all ranks by MPI_Abort, with status 3. */
-#include "ringside.h"
+#include "table.h"
 
 #include <errno.h>
 #include <inttypes.h>
@@ -51,13 +52,16 @@ static void print_help(void) {
     printf("mpiexec -n RANKS " NAME " --variant NAME [--%s N] [--reps N] [--warmup N]\n"
            "                [--source mpiexec|slurm|simulated]\n\n"
            "  --variant   how the exchange is done (see below)\n"
-           "  --%-9s message length, in %s (1000; at most %" PRId64 ")\n"
+           "  --%-9s message length, in %s (%" PRId64 "; at most %" PRId64 ")\n"
            "  --reps      timed and verified repetitions (10)\n"
            "  --warmup    repetitions before these, verified but not printed (1)\n"
            "  --source    what the column `source` says (mpiexec)\n",
-           kernel->unit, kernel->unit, kernel->unit, kernel->most);
+           kernel->unit, kernel->unit, kernel->unit, kernel->usual, kernel->most);
     for (const struct ringside_setting *s = kernel->settings; s->name != NULL; s++)
         printf("  --%-9s %s (%" PRId64 ")\n", s->name, s->meaning, s->usual);
+    if (kernel->halos > 0)
+        printf("\nWithout --variant: a table of all variants, three runs each, with as many\n"
+               "repetitions as make a variant take about a second, or --reps.\n");
     printf("\nPrints one line of CSV per repetition; seconds is the time of the slowest rank,\n"
            "mean_seconds the mean over the ranks that took part.\n\n");
     print_variants(stdout);
@@ -142,11 +146,11 @@ static int read_options(int argc, char **argv, struct options *options, char *wh
             return 0;
         }
     }
-    if (options->variant == NULL) {
+    if (options->variant == NULL && kernel->halos == 0) {
         snprintf(why, room, "--variant is missing");
         return 0;
     }
-    if (!known_variant(options->variant)) {
+    if (options->variant != NULL && !known_variant(options->variant)) {
         snprintf(why, room, "no variant \"%s\"", options->variant);
         return 0;
     }
@@ -174,6 +178,10 @@ static int count_nodes(void) {
 /* Turns the kernel's code into an exit status, the same on all ranks, and says why. */
 static int explain(int code, int64_t wrong, int rank, const struct options *options) {
     must(code > MPI_SUCCESS ? code : MPI_SUCCESS, "the exchange");
+    const char *why = code == RINGSIDE_UNSUITABLE ? kernel->why(MPI_COMM_WORLD, options->variant)
+                                                  : NULL;
+    if (why != NULL && rank == 0)
+        fprintf(stderr, NAME ": variant %s is not possible here: %s\n", options->variant, why);
     const double gigabytes = 1e-9 * (double)(options->count * kernel->unit_bytes);
     if (code == RINGSIDE_NO_MEMORY && rank == 0)
         fprintf(stderr,
@@ -186,14 +194,16 @@ static int explain(int code, int64_t wrong, int rank, const struct options *opti
                 kernel->least_ranks, kernel->least_ranks);
     else if (code == RINGSIDE_BAD_SETTING && rank == 0)
         fprintf(stderr, NAME ": a setting does not suit this number of ranks (--help explains)\n");
-    else if (code < 0 && code != RINGSIDE_WRONG_DATA && rank == 0)
+    else if (code < 0 && code != RINGSIDE_WRONG_DATA && why == NULL && rank == 0)
         fprintf(stderr, NAME ": the ranks were not given the same command line (code %d)\n", code);
     if (code < 0 && code != RINGSIDE_WRONG_DATA)
         return BAD_INPUT;
 
     if (code == RINGSIDE_WRONG_DATA)
         fprintf(stderr, NAME ": rank %d: variant %s: %" PRId64 " of %lld elements were wrong\n",
-                rank, options->variant, wrong, options->count * (options->reps + options->warmup));
+                rank, options->variant, wrong,
+                options->count * (kernel->halos > 0 ? kernel->halos : 1) *
+                    (options->reps + options->warmup));
     int any = code == RINGSIDE_WRONG_DATA;
     must(MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD), "verifying");
     return any ? WRONG_DATA : DONE;
@@ -235,7 +245,7 @@ static int run(int rank, const struct options *options) {
 }
 
 int main(int argc, char **argv) {
-    struct options options = {.source = "mpiexec", .count = 1000, .reps = 10, .warmup = 1};
+    struct options options = {.source = "mpiexec", .count = kernel->usual, .warmup = 1};
     char why[512] = "";
     int rank = 0, status = DONE;
     must(MPI_Init(&argc, &argv), "MPI_Init");
@@ -251,7 +261,11 @@ int main(int argc, char **argv) {
     } else if (options.help) {
         if (rank == 0)
             print_help();
+    } else if (options.variant == NULL) {
+        must(print_table(kernel, options.count, options.settings, (int)options.reps, &status),
+             "the exchange");
     } else {
+        options.reps = options.reps > 0 ? options.reps : 10;
         status = run(rank, &options);
     }
     fflush(stdout);

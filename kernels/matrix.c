@@ -468,6 +468,7 @@ const struct ringside_kernel ringside_matrix = {
     .name = "matrix",
     .unit = "doubles",
     .unit_bytes = sizeof(double),
+    .usual = 1000,
     .most = 1 << 30,
     .messages = 3,
     .least_ranks = 1,

@@ -58,9 +58,8 @@ int64_t ringside_available_bytes(void) {
 
 void *ringside_allocate(int64_t bytes) {
     enum { HUGE_PAGE = 2 << 20 };
-    if (bytes < HUGE_PAGE)
-        return malloc(bytes > 0 ? (size_t)bytes : 1);
-    const size_t room = ((size_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE * HUGE_PAGE;
+    const size_t pages = ((size_t)bytes + HUGE_PAGE - 1) / HUGE_PAGE;
+    const size_t room = (pages > 0 ? pages : 1) * HUGE_PAGE;
     void *memory = aligned_alloc(HUGE_PAGE, room);
 #ifdef MADV_HUGEPAGE
     if (memory != NULL)

@@ -144,6 +144,7 @@ const struct ringside_kernel ringside_ring = {
     .name = "ring",
     .unit = "doubles",
     .unit_bytes = sizeof(double),
+    .usual = 1000,
     .most = 2147483647,
     .messages = 2,
     .least_ranks = 1,

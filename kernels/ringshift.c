@@ -44,6 +44,7 @@ const struct ringside_kernel ringside_ringshift = {
     .name = "ringshift",
     .unit = "bytes",
     .unit_bytes = 1,
+    .usual = 1000,
     .most = 2147483647,
     .messages = 2,
     .least_ranks = 1,

@@ -36,7 +36,8 @@ enum {
     RINGSIDE_ARGUMENTS_DIFFER = -1005, /* the ranks do not all ask for the same thing */
     RINGSIDE_NO_MEMORY = -1006,       /* the buffers of a node's ranks do not fit its memory */
     RINGSIDE_BAD_RANKS = -1007,       /* the kernel cannot be carried out by so many ranks */
-    RINGSIDE_BAD_SETTING = -1008      /* a setting is out of its range */
+    RINGSIDE_BAD_SETTING = -1008,     /* a setting is out of its range */
+    RINGSIDE_UNSUITABLE = -1009       /* the kernel's `why` says why not here */
 };
 
 #define RINGSIDE_MAX_REPETITIONS 1000000
@@ -59,14 +60,21 @@ struct ringside_setting {
  *   seconds      out: `repetitions` times in seconds, of this rank, barrier and verification not
  *                included; 0 on a rank that had no part. A caller that could not get this memory
  *                passes NULL, and all ranks return RINGSIDE_NO_MEMORY
- *   wrong        out: how many received elements of all repetitions were wrong on this rank */
+ *   wrong        out: how many received elements of all repetitions were wrong on this rank
+ *
+ * why, where it is not NULL, says in plain words why run would return RINGSIDE_UNSUITABLE on comm,
+ * or, if it would not, what the reader of its times should know; NULL: nothing. The text is
+ * constant. Collective over comm: it sets the variant up, and may exchange single elements. */
 struct ringside_kernel {
     const char *name, *unit; /* unit: "doubles" or "bytes" */
-    int64_t unit_bytes, most;
+    int64_t unit_bytes, usual, most; /* usual: what a program sends that was not told */
     int messages;    /* how many messages a rank holds in memory */
     int least_ranks; /* below that it cannot be carried out */
+    int halos;       /* messages a rank receives from its neighbours in a grid of three dimensions;
+                        above 0 a program that is told no variant prints a table of all */
     const struct ringside_setting *settings;
     const char *(*variant)(int index); /* counted from 0; NULL past the last */
+    const char *(*why)(MPI_Comm comm, const char *variant);
     int (*run)(MPI_Comm comm, const char *variant, int64_t count, const int64_t *settings,
                int repetitions, double *seconds, int64_t *wrong);
 };
@@ -99,6 +107,58 @@ extern const struct ringside_kernel ringside_pingpong;
  *   nonblocking  Irecv, Isend and Waitall */
 extern const struct ringside_kernel ringside_ringshift;
 
+/* The heat equation: `steps` explicit steps on a grid in two dimensions. The ranks of comm form a
+ * grid as MPI_Dims_create makes it, not periodic, in row order; each holds a block of rows x
+ * columns cells, as many rows as the ranks beside it and as many columns as those above and below.
+ *
+ *   block    in and out: (rows + 2) x (columns + 2) doubles, row after row. The rim is filled from
+ *            the neighbours; where there is none it is the boundary, and stays as it is
+ *   rate     time step times conductivity by the square of the spacing, at most 0.25 to be stable
+ *   seconds  out: of all steps on this rank
+ *
+ * Variants: waitall exchanges the rims, then computes; overlap computes the inner cells meanwhile.
+ * Both give what one rank alone would, to the last bit. Collective; returns as kernels do. */
+int ringside_heat(MPI_Comm comm, const char *variant, int rows, int columns, double *block,
+                  int steps, double rate, double *seconds);
+const char *ringside_heat_variant(int index);
+/* Halo swapping, in doubles a face. The ranks form a periodic grid in three dimensions: the
+ * communicator's own if it has one, else that of MPI_Dims_create. Every rank has six outgoing
+ * faces, one a direction, and six incoming: towards lower and towards higher coordinates of the
+ * first dimension, then of the second and the third. In a dimension of two ranks both neighbours
+ * are the same rank, in one of a single rank they are the rank itself. A time is that of one
+ * exchange of all six, the mean over `trips`; setting up is not in it.
+ *
+ * One direction after the other, each rank sending one way and receiving from the other side:
+ *   sendrecv            MPI_Sendrecv
+ *   isend_recv_wait     Isend, Recv, Wait
+ *   irecv_send_wait     Irecv, Send, Wait
+ *   irecv_isend_wait    Irecv, Isend, and a Wait for each
+ * Two passes:
+ *   redblack            Send and Recv: red ranks send while black ones receive, then the reverse;
+ *                       needs an even number of ranks in each dimension, or a single one
+ * All six at once:
+ *   irecv_isend_waitall     six Irecv, six Isend, Waitall
+ *   persistent              the same twelve requests, made once: Startall, Waitall
+ *   neighbor_alltoall       MPI_Neighbor_alltoall
+ *   ineighbor_alltoall      MPI_Ineighbor_alltoall, Wait
+ *   neighbor_alltoall_init  MPI_Neighbor_alltoall_init once: Start, Wait (MPI 4)
+ *   put_fence               MPI_Put into the neighbours' windows, between two fences
+ *   partitioned             MPI_Psend_init, MPI_Precv_init once: Start, Pready for each of
+ *                           `partitions` parts of a face, Waitall (MPI 4)
+ *   shared_window           each rank copies from its neighbours' memory, and tells them before and
+ *                           after by empty messages; needs all ranks on one node
+ * What cannot be done on this grid, on these nodes or with this library is RINGSIDE_UNSUITABLE.
+ *
+ * After an error of MPI a window is kept: to free it would be to wait for the others. */
+extern const struct ringside_kernel ringside_halo;
+
+/* One exchange of the caller's own faces by a method of ringside_halo, setting up included.
+ * Collective over comm. outgoing and incoming hold six faces of `doubles` doubles each, in the
+ * order above: incoming's first is what the neighbour towards lower coordinates of the first
+ * dimension sent towards higher ones. Returns what run returns, RINGSIDE_WRONG_DATA excepted. */
+int ringside_halo_exchange(MPI_Comm comm, const char *method, int64_t doubles,
+                           const double *outgoing, double *incoming);
+
 /* The matrix. Rank 0 scatters `count` doubles, a matrix of `columns` columns, in blocks to a grid
  * of ranks (row after row; `grid` rows of them), and gathers the blocks into another matrix: one
  * repetition. Blocks have ceil(rows / grid rows) x ceil(columns / grid columns) elements; the last
@@ -130,9 +190,9 @@ int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
  * container taken into account; INT64_MAX where the system does not tell. Not collective. */
 int64_t ringside_available_bytes(void);
 
-/* Untouched memory for a message, on huge pages if it is large and the system has them, as numpy's
- * arrays are: copying through small ones takes about half as long again. To be freed with free();
- * NULL where there is none. */
+/* Untouched memory for a message, on huge pages where the system has them: copying through small
+ * ones takes up to twice as long. Messages of all lengths have them, or the times would jump where
+ * they begin. To be freed with free(); NULL where there is none. */
 void *ringside_allocate(int64_t bytes);
 
 #endif

@@ -739,13 +739,23 @@ void scope_release(char *text) { free(text); }
 void scope_busy(bool busy) {
     scope_lock();
     scope.busy = busy;
+    if (busy)
+        atomic_store(&scope.insist, scope.insist_next);
     scope.raise = false;
     scope.tests = 0;
     scope.epoch++;
     scope_unlock();
 }
 
-void scope_insist(bool insist) { atomic_store(&scope.insist, insist); }
+/* From the next cell on: within one, ranks would change at different calls, and a collective that
+ * some meet for and others do not never ends. */
+void scope_insist(bool insist) {
+    scope_lock();
+    scope.insist_next = insist;
+    if (!scope.busy)
+        atomic_store(&scope.insist, insist);
+    scope_unlock();
+}
 
 void scope_stop(int reason) { atomic_store(&scope.stop, reason); }
 

@@ -127,6 +127,7 @@ struct event {
 struct scope {
     atomic_flag lock;
     atomic_bool on, insist;
+    bool insist_next; /* what the next cell begins with */
     atomic_bool threads; /* a second thread of the program has called MPI: nothing is judged */
     atomic_int stop;
     bool away; /* inside a call, and not holding the lock */

@@ -16,7 +16,9 @@ from bench import MARK, compile_program, end_all, environment, interrupted, row,
 from ringside import kernels, mpi
 
 SIZES = [8, 64, 512, 4096, 32_768, 262_144, 1_048_576, 4_194_304]
-PROCESSES = 5  # pairs of processes: where their memory lies differs from one to the next
+CLASSIC = ["sendrecv", "redblack", "isend_recv_wait", "irecv_send_wait", "irecv_isend_wait"]
+CLASSIC += ["irecv_isend_waitall", "persistent", "neighbor_alltoall"]
+PROCESSES = 5  # turns, with processes of their own: where memory lies differs from one to the next
 
 # One line a size: bytes, microseconds of a round trip by hand, and by the kernel.
 PLAIN = r"""
@@ -107,15 +109,47 @@ def ping_pong_in_python(sizes: list[int]) -> None:
             print(nbytes, *(1e6 * seconds for seconds in best))
 
 
-def on_two_ranks(*command) -> dict[int, tuple[list[float], list[float]]]:
-    """Both columns that the command prints, by its first: one value of each a pair of processes."""
-    found: dict[int, tuple[list[float], list[float]]] = {}
+def halos_in_python() -> None:
+    """On eight ranks: for each method, microseconds of a swap of six halos of 10,000 doubles, and
+    of copying as many bytes within each rank at the same time."""
+    import numpy as np
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    out, into = np.ones(60_000), np.zeros(60_000)
+    best = {method: [np.inf, np.inf] for method in kernels.variants("halo")}
+    for method in list(best):
+        try:
+            kernels.halo(comm, method, 10_000, 1)
+        except ValueError as error:  # not here: on all ranks alike
+            del best[method]
+            if comm.rank == 0:
+                print(error, file=sys.stderr)
+    for _ in range(5):
+        for method, fastest in best.items():
+            seconds = kernels.halo(comm, method, 10_000, 3)
+            comm.Barrier()
+            start = MPI.Wtime()
+            for _ in range(10):
+                np.copyto(into, out)
+            copying = (MPI.Wtime() - start) / 10
+            slowest = comm.allreduce(seconds.min(), MPI.MAX), comm.allreduce(copying, MPI.MAX)
+            fastest[:] = map(min, fastest, slowest)
+    if comm.rank == 0:
+        for method, times in best.items():
+            print(method, *(1e6 * seconds for seconds in times))
+
+
+def turns(ranks: int, *command) -> dict[str, tuple[list[float], list[float]]]:
+    """Both columns that the command prints, by its first word: one value of each a turn."""
+    found: dict[str, tuple[list[float], list[float]]] = {}
     for turn in range(PROCESSES):
-        print(f"{Path(command[0]).name}, {turn + 1} of {PROCESSES}", file=sys.stderr, flush=True)
-        output = run([mpi.mpiexec(), "-n", 2, *command], environment(Path(tempfile.gettempdir())))
-        for line in output.splitlines():
-            nbytes, one, other = line.split()
-            pair = found.setdefault(int(nbytes), ([], []))
+        name = f"{Path(command[0]).name} {command[-1]}"
+        print(f"{name}, {turn + 1} of {PROCESSES}", file=sys.stderr, flush=True)
+        place = environment(Path(tempfile.gettempdir()))
+        for line in run([mpi.mpiexec(), "-n", ranks, *command], place).splitlines():
+            what, one, other = line.split()
+            pair = found.setdefault(what, ([], []))
             pair[0].append(float(one))
             pair[1].append(float(other))
     return found
@@ -127,14 +161,33 @@ def ping_pong_rows(directory: Path) -> list[tuple]:
     options = [f"-I{kernels.ROOT / 'kernels'}", f"-L{libraries}", f"-Wl,-rpath,{libraries}"]
     program = compile_program(directory, PLAIN, *options, "-lkernels")
     table = []
-    for nbytes, (hand, kernel) in on_two_ranks(program, *SIZES).items():
+    for nbytes, (hand, kernel) in turns(2, program, *SIZES).items():
         ratios = [a / b for a, b in zip(kernel, hand, strict=True)]
-        table.append(row(f"ping-pong {nbytes:,} B, C : by hand, us", kernel, hand, ratios, 1.05, 3))
-    for nbytes, (python, kernel) in on_two_ranks(sys.executable, __file__, "python").items():
+        table.append(
+            row(f"ping-pong {int(nbytes):,} B, C : by hand, us", kernel, hand, ratios, 1.05, 3)
+        )
+    for nbytes, (python, kernel) in turns(2, sys.executable, __file__, "ping-pong").items():
         ratios = [a / b for a, b in zip(python, kernel, strict=True)]
         table.append(
-            row(f"ping-pong {nbytes:,} B, mpi4py : C, us", python, kernel, ratios, None, 3)
+            row(f"ping-pong {int(nbytes):,} B, mpi4py : C, us", python, kernel, ratios, None, 3)
         )
+    return table
+
+
+def halo_rows() -> list[tuple]:
+    """Each method against memcpy, and the best of all against the best of the classic eight."""
+    found = turns(8, sys.executable, __file__, "halo")
+    table = []
+    for method, (swap, copy) in found.items():
+        ratios = [a / b for a, b in zip(swap, copy, strict=True)]
+        table.append(row(f"halo {method} : memcpy, us", swap, copy, ratios, None, 1))
+    classic = [swap for method, (swap, _) in found.items() if method in CLASSIC]
+    best, of_eight = (
+        [min(times) for times in zip(*group, strict=True)]
+        for group in ([swap for swap, _ in found.values()], classic)
+    )
+    ratios = [a / b for a, b in zip(best, of_eight, strict=True)]
+    table.append(row("halo, best : best of the eight, us", best, of_eight, ratios, 1.0, 1))
     return table
 
 
@@ -145,18 +198,20 @@ def main() -> None:
     signal.signal(signal.SIGHUP, interrupted)
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
         try:
-            table = ping_pong_rows(Path(directory))
+            table = ping_pong_rows(Path(directory)) + halo_rows()
         except KeyboardInterrupt:
             sys.exit("bench: interrupted")
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)
             end_all()
     show(table)
-    print(f"\nMedian (lowest to highest) of {PROCESSES} pairs of processes, fastest block of each.")
+    print(f"\nMedian (lowest to highest) of {PROCESSES} turns, fastest block of each.")
 
 
 if __name__ == "__main__":
-    if sys.argv[1:] == ["python"]:
+    if sys.argv[1:] == ["ping-pong"]:
         ping_pong_in_python(SIZES)
+    elif sys.argv[1:] == ["halo"]:
+        halos_in_python()
     else:
         main()

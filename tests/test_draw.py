@@ -829,3 +829,40 @@ def test_datatype_refuses_what_no_picture_shows():
         draw.datatype(column(), count=0)
     with pytest.raises(ValueError, match="is no datatype"):
         draw.datatype(8)
+
+
+# --- the grid ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("dims", "rank", "words"),
+    [
+        ((2, 2, 2), 0, "4 and 4 in x, 2 and 2 in y, 1 and 1 in z"),
+        ((3, 2, 1), 5, "3 and 1 in x, 4 and 4 in y, 5 and 5 in z"),
+        ((3, 4, 5), 27, "7 and 47 in x, 22 and 32 in y, 26 and 28 in z"),
+    ],
+)
+def test_grid_names_the_six_neighbours(dims, rank, words):
+    """Swapped dimensions, columns for rows, or an end that is not closed would show here."""
+    ax = draw.grid(dims, rank)
+    assert draw.text(ax).endswith(f"has the neighbours {words}.")
+    numbers = [text.get_text() for text in ax.texts if text.get_text().isdigit()]
+    assert numbers == [str(n) for n in range(dims[0] * dims[1] * dims[2])]
+
+
+def test_grid_is_that_of_mpi():
+    """The oracle is MPI's own: rank r of a grid in row order, one step in each direction."""
+    from ringside.draw.grid import _neighbours
+
+    for rank in range(24):
+        x, y, z = rank // 12, rank // 4 % 3, rank % 4
+        around = _neighbours((2, 3, 4), rank)
+        assert around["+x"] == (1 - x) * 12 + y * 4 + z
+        assert around["-y"] == x * 12 + (y - 1) % 3 * 4 + z
+        assert around["+z"] == x * 12 + y * 4 + (z + 1) % 4
+
+
+@pytest.mark.parametrize(("dims", "rank"), [((2, 2), 0), ((2, 2, 2), 8), ((0, 1, 1), 0)])
+def test_no_such_grid(dims, rank):
+    with pytest.raises(ValueError, match="try"):
+        draw.grid(dims, rank)

@@ -260,6 +260,60 @@ def test_the_lens_exposes_a_ring_that_lives_on_buffering(cluster, view):
     view.execute(code).get()
 
 
+def test_a_cell_keeps_the_lens_it_began_with(cluster, view):
+    """Changed in the middle, some ranks would meet before a collective and others would not."""
+    code = """
+for i in range(40):
+    comm.Barrier()
+    comm.Send(np.zeros(1), dest=(rank + 1) % size)
+    comm.Recv(np.zeros(1), source=(rank - 1) % size)
+    time.sleep(0.02)
+"""
+    running = view.execute(code, block=False)
+    time.sleep(0.3)
+    cluster.insist(True)
+    running.get()
+    assert stuck(view, code).cause == "circle"
+
+
+def test_freeing_and_leaving_communicators_is_followed(view):
+    """A communicator freed by an attribute, disconnected, or freed after a break is gone."""
+    view.execute("other = comm.Dup(); other.Disconnect(); third = comm.Dup()").get()
+    assert stuck(view, "third.recv(source=(rank + 1) % size)").cause == "circle"
+    view.execute("third.Free()").get()
+    code = """
+inner = comm.Dup()
+key = MPI.Comm.Create_keyval(delete_fn=lambda comm, key, held: held.Free())
+holder = comm.Dup(); holder.Set_attr(key, inner); holder.Free()
+"""
+    view.execute(code).get()
+    assert stuck(view, "comm.recv(source=(rank + 1) % size)").cause == "circle"
+
+
+def test_a_matched_probe_can_be_stopped(cluster, view):
+    """The message was taken out of the queue by Mprobe, and its Mrecv never comes."""
+    code = """
+if rank == 0: comm.Send(np.zeros(10), dest=1)
+if rank == 1: message = comm.Mprobe(source=0)
+comm.recv(source=(rank + 1) % size, tag=9)
+"""
+    assert stuck(view, code).cause == "circle"
+    view.execute("got = np.ones(10)\nif rank == 1: message.Recv(got)").get()
+    assert view["got"][1].tolist() == [0.0] * 10
+
+
+def test_a_forked_child_does_not_disturb(view):
+    """subprocess and multiprocessing fork; what the scope holds must survive it."""
+    code = """
+import subprocess
+out = subprocess.run(["echo", str(rank)], capture_output=True, text=True).stdout.strip()
+comm.Barrier()
+"""
+    view.execute(code).get()
+    assert view["out"] == ["0", "1", "2", "3"]
+    assert stuck(view, "comm.recv(source=(rank + 1) % size)").cause == "circle"
+
+
 def test_kernel_in_c_is_seen_and_freed(view):
     verdict = stuck(
         view, "from ringside import kernels\nkernels.ring(comm, 'ssend', doubles=10, reps=1)"
@@ -268,7 +322,7 @@ def test_kernel_in_c_is_seen_and_freed(view):
     assert {s["call"] for s in verdict.report["states"]} == {"MPI_Ssend"}
 
 
-@pytest.mark.parametrize("variant", ["parity", "overlap", "separated_waits", "sendrecv"])
+@pytest.mark.parametrize("variant", ["parity", "overlap", "separated_waits", "sendrecv", "chain"])
 def test_kernels_run_under_the_scope(view, variant):
     view.execute(
         f"from ringside import kernels\n"

@@ -22,6 +22,7 @@ ARGUMENTS_DIFFER = -1005
 NO_MEMORY = -1006
 BAD_RANKS = -1007
 BAD_SETTING = -1008
+UNSUITABLE = -1009
 MAX_REPETITIONS = 1_000_000
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -40,17 +41,20 @@ class _Setting(ctypes.Structure):
 
 
 class _Kernel(ctypes.Structure):
-    """struct ringside_kernel; `run` is typed when it is called, as MPI_Comm differs by library."""
+    """struct ringside_kernel; what takes an MPI_Comm, which differs by library, is typed later."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("unit", ctypes.c_char_p),
         ("unit_bytes", ctypes.c_int64),
+        ("usual", ctypes.c_int64),
         ("most", ctypes.c_int64),
         ("messages", ctypes.c_int),
         ("least_ranks", ctypes.c_int),
+        ("halos", ctypes.c_int),
         ("settings", ctypes.POINTER(_Setting)),
         ("variant", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int)),
+        ("why", ctypes.c_void_p),
         ("run", ctypes.c_void_p),
     ]
 
@@ -111,6 +115,122 @@ def matrix(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> 
     return run("matrix", comm, variant, doubles, reps, **settings)
 
 
+def halo(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Swap faces of `doubles` doubles with all six neighbours in a periodic grid; seconds of one
+    exchange. ValueError, with the reason, where `why` says that it cannot be done. Everything else
+    is said at `run`."""
+    return run("halo", comm, variant, doubles, reps, **settings)
+
+
+def why(kernel: str, comm, variant: str) -> str | None:
+    """Why a variant cannot be carried out on `comm`, or else what to know of it there, if anything.
+
+    Collective, as it sets the variant up.
+    """
+    about = _about(kernel)
+    _check_comm(comm)
+    check_name(f"{kernel} has no variant", variant, about["variants"])
+    return _why(about, comm, variant)
+
+
+def halo_exchange(comm, method: str, outgoing: np.ndarray, incoming: np.ndarray) -> None:
+    """Swap your own halos once by a method of the kernel `halo`.
+
+    Both arrays hold six faces of doubles, shape (6, ...): towards lower and towards higher
+    coordinates of the first dimension, then of the second and the third. `outgoing[0]` becomes
+    `incoming[1]` of the neighbour towards lower coordinates, and so on. The grid is that of `comm`
+    (of `comm.Create_cart`, periodic in three dimensions), or one that MPI chooses.
+
+    Collective: every rank calls it with the same method and faces of the same length. Raises as
+    `run` does; after an error `incoming` is as it was.
+    """
+    from mpi4py import MPI
+
+    _check_comm(comm)
+    check_name("halo has no variant", method, _about("halo")["variants"])
+    for name, array in (("outgoing", outgoing), ("incoming", incoming)):
+        _check_faces(name, array)
+    if outgoing.shape != incoming.shape:
+        raise ValueError(
+            f"outgoing and incoming must have one shape, not {outgoing.shape} and {incoming.shape}."
+        )
+    if not incoming.flags.writeable:
+        raise ValueError("incoming must be an array that can be written to.")
+    pointer = ctypes.POINTER(ctypes.c_double)
+    address = ctypes.cast(_library().ringside_halo_exchange, ctypes.c_void_p).value
+    doubles = outgoing.size // 6
+    code = _function(address, comm, ctypes.c_char_p, ctypes.c_int64, pointer, pointer)(
+        _handle(comm),
+        method.encode(),
+        doubles,
+        outgoing.ctypes.data_as(pointer),
+        incoming.ctypes.data_as(pointer),
+    )
+    if code != MPI.SUCCESS:
+        raise _error(code, "halo", method, comm, doubles, 1, 0)
+
+
+def heat(comm, variant: str, block: np.ndarray, steps: int = 1, rate: float = 0.25) -> float:
+    """Advance the heat equation by `steps` explicit steps, in place; this rank's seconds.
+
+    Collective. The ranks form a grid, not periodic, as `MPI.Compute_dims(comm.size, 2)` says, in
+    row order. `block`: float64, C-contiguous, shape (rows + 2, columns + 2): this rank's cells with
+    a rim, which is filled from the neighbours and is the fixed boundary where there is none. Ranks
+    beside each other hold as many rows, those below each other as many columns. `rate` is at most
+    0.25 (time step times conductivity, by the square of the spacing). `variant`: "waitall" or
+    "overlap".
+
+    Raises ValueError for input that cannot work, before any message is sent, and MPI.Exception.
+    """
+    from mpi4py import MPI
+
+    _check_comm(comm)
+    check_name("heat has no variant", variant, ["waitall", "overlap"])
+    steps = whole("steps", steps, 0, 2**31 - 1)
+    good = isinstance(block, np.ndarray) and block.dtype == float and block.ndim == 2
+    if not good or not block.flags.c_contiguous or min(block.shape) < 3:
+        raise ValueError(
+            "block must be a C-contiguous array of float64 with at least one cell and its rim, "
+            "shape (rows + 2, columns + 2): np.zeros((rows + 2, columns + 2))."
+        )
+    if not 0 < rate <= 0.25:
+        raise ValueError(f"rate must lie above 0 and be at most 0.25 to be stable, not {rate}.")
+    seconds = ctypes.c_double()
+    code = _function(
+        ctypes.cast(_library().ringside_heat, ctypes.c_void_p).value,
+        comm,
+        ctypes.c_char_p,
+        ctypes.c_int,
+        ctypes.c_int,
+        ctypes.c_void_p,
+        ctypes.c_int,
+        ctypes.c_double,
+        ctypes.POINTER(ctypes.c_double),
+    )(
+        _handle(comm),
+        variant.encode(),
+        block.shape[0] - 2,
+        block.shape[1] - 2,
+        block.ctypes.data,
+        steps,
+        rate,
+        ctypes.byref(seconds),
+    )
+    if code > 0:
+        raise MPI.Exception(code)
+    if code == ARGUMENTS_DIFFER:
+        raise ValueError(
+            "heat: the ranks asked for different things, or their blocks do not fit. Call it on "
+            "every rank with the same variant, steps and rate; on the grid of "
+            f"{MPI.Compute_dims(comm.size, 2)} ranks, ranks beside each other need as many rows, "
+            f"and ranks below each other as many columns (rank {comm.rank}: "
+            f"{block.shape[0] - 2} x {block.shape[1] - 2})."
+        )
+    if code != MPI.SUCCESS:
+        raise ValueError(f"heat: a rank has no memory for its block, or bad input (code {code}).")
+    return seconds.value
+
+
 def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: int) -> np.ndarray:
     """Carry out a kernel's exchange `reps` times, each timed and verified.
 
@@ -123,28 +243,24 @@ def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: 
     """
     from mpi4py import MPI
 
-    if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
-        raise ValueError(f"comm must be a communicator such as MPI.COMM_WORLD, not {comm!r}.")
+    _check_comm(comm)
     count, reps, chosen = check(kernel, variant, count, reps, comm.size, settings)
     about = _about(kernel)
 
-    # MPI_Comm is an int in mpich and a pointer in Open MPI.
-    is_int = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int)
-    handle = ctypes.c_int if is_int else ctypes.c_void_p
-    function = ctypes.CFUNCTYPE(
-        ctypes.c_int,
-        handle,
+    function = _function(
+        about["run"],
+        comm,
         ctypes.c_char_p,
         ctypes.c_int64,
         ctypes.POINTER(ctypes.c_int64),
         ctypes.c_int,
         ctypes.POINTER(ctypes.c_double),
         ctypes.POINTER(ctypes.c_int64),
-    )(about["run"])
+    )
     seconds = np.zeros(reps)
     wrong = ctypes.c_int64()
     code = function(
-        handle.from_address(MPI._addressof(comm)),
+        _handle(comm),
         variant.encode(),
         count,
         (ctypes.c_int64 * max(1, len(chosen)))(*chosen),
@@ -155,6 +271,45 @@ def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: 
     if code != MPI.SUCCESS:
         raise _error(code, kernel, variant, comm, count, reps, wrong.value)
     return seconds
+
+
+def _check_comm(comm) -> None:
+    from mpi4py import MPI
+
+    if not isinstance(comm, MPI.Comm) or comm == MPI.COMM_NULL:
+        raise ValueError(f"comm must be a communicator such as MPI.COMM_WORLD, not {comm!r}.")
+
+
+def _handle(comm):
+    """The communicator as C takes it: an int in mpich, a pointer in Open MPI."""
+    from mpi4py import MPI
+
+    is_int = MPI._sizeof(MPI.Comm) == ctypes.sizeof(ctypes.c_int)
+    return (ctypes.c_int if is_int else ctypes.c_void_p).from_address(MPI._addressof(comm))
+
+
+def _function(address, comm, *types):
+    """A C function that takes a communicator and more, and returns a code; called without GIL."""
+    return ctypes.CFUNCTYPE(ctypes.c_int, type(_handle(comm)), *types)(address)
+
+
+def _why(about: dict, comm, variant: str) -> str | None:
+    if not about["why"]:
+        return None
+    handle = _handle(comm)
+    function = ctypes.CFUNCTYPE(ctypes.c_char_p, type(handle), ctypes.c_char_p)(about["why"])
+    text = function(handle, variant.encode())
+    return text and text.decode()
+
+
+def _check_faces(name: str, array) -> None:
+    good = isinstance(array, np.ndarray) and array.dtype == np.float64
+    if not (good and array.shape[:1] == (6,) and array.flags.c_contiguous):
+        what = f"{array.dtype} of shape {array.shape}" if isinstance(array, np.ndarray) else array
+        raise ValueError(
+            f"{name} must be a contiguous numpy array of float64, shape (6, ...), a face for each "
+            f"direction; it is {what!r}."
+        )
 
 
 def check(
@@ -223,8 +378,9 @@ def _error(
     if code > 0:
         return MPI.Exception(code)
     if code == WRONG_DATA:
+        expected = count * reps * (about["halos"] or 1)
         return RuntimeError(
-            f"{what}: rank {comm.rank} received {wrong:,} wrong elements of {count * reps:,} "
+            f"{what}: rank {comm.rank} received {wrong:,} wrong elements of {expected:,} "
             f"({reps} repetitions). The message did not arrive as it was sent."
         )
     if code == NO_MEMORY:
@@ -235,6 +391,9 @@ def _error(
             f"and this node has {available:.1f} GB left for all its ranks. Choose fewer {unit} or "
             "fewer ranks."
         )
+    if code == UNSUITABLE:
+        reason = _why(about, comm, variant) or "the MPI library refuses it"
+        return ValueError(f"{what}, cannot be done here: {reason}.")
     if code == BAD_SETTING:
         return ValueError(
             f"{what}: a setting does not suit {comm.size} ranks. There are: "
@@ -270,6 +429,8 @@ def _kernels() -> dict[str, dict]:
             "most": about.most,
             "messages": about.messages,
             "least_ranks": about.least_ranks,
+            "halos": about.halos,
+            "why": about.why,
             "variants": variants,
             "settings": settings,
             "run": about.run,

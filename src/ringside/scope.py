@@ -87,7 +87,8 @@ def switch(on: bool) -> None:
 
 
 def insist(on: bool) -> None:
-    """The Ssend lens: every standard send waits for its receiver, every collective for all."""
+    """The Ssend lens: every standard send waits for its receiver, every collective for all. A
+    cell that runs goes on as it began."""
     _scope().scope_insist(on)
 
 

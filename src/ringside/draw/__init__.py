@@ -8,6 +8,7 @@ colour alone: shapes, hatches and markers say the same.
 from ringside.draw.calls import FAMILIES, timeline
 from ringside.draw.curves import by_bytes, by_ranks, overlap, residuals, seconds
 from ringside.draw.graph import ring, wait_for
+from ringside.draw.grid import grid
 from ringside.draw.memory import datatype
 from ringside.draw.page import text
 
@@ -16,6 +17,7 @@ __all__ = [
     "by_bytes",
     "by_ranks",
     "datatype",
+    "grid",
     "overlap",
     "residuals",
     "ring",

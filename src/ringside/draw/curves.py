@@ -26,6 +26,7 @@ from ringside.draw.page import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
+LABELS = 6  # more names than this stand upright
 COLOURS = [OKABE_ITO[name] for name in ("blue", "orange", "green", "purple", "sky", "black")]
 
 
@@ -211,8 +212,8 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
     ``table`` has the columns ``source``, ``variant`` and ``seconds``, one row a measurement. A
     mark is the median of a source's measurements, its line goes from the least to the greatest.
     """
-    ax = axes_for(ax, 4.4)
     variants, sources = list(table["variant"].unique()), list(table["source"].unique())
+    ax = axes_for(ax, 4.4 if len(variants) <= LABELS else 5.6)
     medians = table.groupby(["source", "variant"])["seconds"].median()
     handles = []
     for place, source in enumerate(sources):
@@ -227,7 +228,8 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
             ax.plot(at + shift, times.median(), markersize=12, markeredgecolor=INK, **look)
         handles.append(Line2D([], [], linestyle="", markersize=11, **look))
     ax.set_yscale("log")
-    ax.set_xticks(range(len(variants)), variants, fontsize=FONT)
+    upright = len(variants) > LABELS
+    ax.set_xticks(range(len(variants)), variants, fontsize=FONT, rotation=90 if upright else 0)
     ax.set_xlim(-0.5, len(variants) - 0.5)
     ax.set_ylabel("Time of one exchange (s)", fontsize=FONT)
     ax.tick_params(labelsize=FONT)
@@ -239,4 +241,5 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
         least, greatest = medians[source].idxmin(), medians[source].idxmax()
         fast, slow = duration(medians[source].min()), duration(medians[source].max())
         parts.append(f"{source}: {least} is fastest with {fast}, {greatest} slowest with {slow}")
-    return finish(ax, sentence("; ".join(parts)), 42)
+    below = 20 + 0.6 * FONT * max(map(len, variants)) if upright else 42
+    return finish(ax, sentence("; ".join(parts)), below)
