@@ -1,9 +1,10 @@
 """The matrix: every variant on every grid, wrong data caught, bad input refused, types freed."""
 
 import re
+import shutil
 
 import pytest
-from ranks import mpirun, python
+from ranks import SOURCES, make, mpirun, python
 
 from ringside import kernels
 
@@ -119,6 +120,64 @@ for doubles, settings in [
         assert "no setting 'rows'. There are: columns, grid." in lines[4]
         assert "does not suit 3 ranks" in lines[5]
         assert "the ranks asked for different things" in lines[6]
+
+
+def test_no_variant_relies_on_buffering(cluster):
+    cluster.view.execute("from mpi4py import MPI; from ringside import kernels")
+    cluster.insist(True)
+    try:
+        for variant in VARIANTS:
+            for doubles in (12, 70_000):
+                cluster.view.execute(f"kernels.matrix(MPI.COMM_WORLD, {variant!r}, {doubles})")
+    finally:
+        cluster.insist(False)
+
+
+# In front of MPI: breaks the calls it is told to, once they have done their work.
+FRONT = """
+#include <mpi.h>
+int broken = 0, freed = 0;
+int MPI_Waitall(int n, MPI_Request requests[], MPI_Status statuses[]) {
+    const int code = PMPI_Waitall(n, requests, statuses);
+    return broken ? MPI_ERR_OTHER : code;
+}
+int MPI_Gatherv(const void *from, int n, MPI_Datatype type, void *to, const int counts[],
+                const int displs[], MPI_Datatype into, int root, MPI_Comm comm) {
+    const int code = PMPI_Gatherv(from, n, type, to, counts, displs, into, root, comm);
+    return broken ? MPI_ERR_OTHER : code;
+}
+int MPI_Type_free(MPI_Datatype *type) {
+    freed++;
+    return PMPI_Type_free(type);
+}
+"""
+
+
+def test_an_error_in_the_middle_leaves_nothing(tmp_path):
+    (tmp_path / "scope_front.c").write_text(FRONT)  # the Makefile builds it as the scope
+    shutil.copy(SOURCES / "Makefile", tmp_path)
+    front = make(tmp_path, "libscope.so")
+    program = f"""
+import ctypes
+front = ctypes.CDLL({str(front)!r}, ctypes.RTLD_GLOBAL)
+from mpi4py import MPI
+from ringside import kernels
+comm = MPI.COMM_WORLD
+number = lambda name: ctypes.c_int.in_dll(front, name)
+for variant in ("resized", "subarrays"):
+    number("broken").value = 1
+    try:
+        kernels.matrix(comm, variant, 4800, 2)
+    except MPI.Exception as error:
+        tell(error.Get_error_class() == MPI.ERR_OTHER, number("freed").value)
+    number("broken").value = number("freed").value = 0
+    comm.Barrier()
+    tell(len(kernels.matrix(comm, variant, 4800, 2)), comm.iprobe())
+    number("freed").value = 0
+"""
+    told = python(3, tmp_path, program)
+    assert told[0] == "True 2\n2 False\nTrue 3\n2 False\n"
+    assert told[1] == told[2] == "True 2\n2 False\nTrue 0\n2 False\n"
 
 
 def test_sanitizers_find_nothing(build_copy):
