@@ -211,7 +211,7 @@ def halo_rows() -> list[tuple]:
 
 
 def matrix_rows() -> list[tuple]:
-    """One Scatterv and one Gatherv of resized blocks, against each other way. The hand-made messages
+    """One Scatterv and one Gatherv of resized blocks, against each other way. The messages by hand
     have a bar where each rank has many rows."""
     table = []
     for what, (resized, other) in turns(4, sys.executable, __file__, "matrix").items():
