@@ -82,8 +82,9 @@ while made < 200:
     where = np.array(found.offsets(count))
     assert len(where) == count * found.size, found.tree
     ends = [(o, o + n) for o, n, _ in found.elements]
-    assert min(ends)[0] == found.true_lb, found.tree
-    assert max(e for _, e in ends) - found.true_lb == found.true_extent, found.tree
+    # Not equal: to some libraries an empty part counts as well.
+    assert min(ends)[0] >= found.true_lb, found.tree
+    assert max(e for _, e in ends) <= found.true_lb + found.true_extent, found.tree
     # Bytes that are all different, in turn, around the buffer's address.
     before = -int(min(0, where.min()))
     memory = random.integers(0, 255, before + max(0, where.max()) + 1).astype("u1")
