@@ -8,6 +8,7 @@ static const struct ringside_kernel *const KERNELS[] = {
     &ringside_pingpong,
     &ringside_ringshift,
     &ringside_halo,
+    &ringside_matrix,
 };
 enum { KERNEL_COUNT = sizeof KERNELS / sizeof KERNELS[0] };
 

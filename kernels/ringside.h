@@ -159,6 +159,21 @@ extern const struct ringside_kernel ringside_halo;
 int ringside_halo_exchange(MPI_Comm comm, const char *method, int64_t doubles,
                            const double *outgoing, double *incoming);
 
+/* The matrix. Rank 0 scatters `count` doubles, a matrix of `columns` columns, in blocks to a grid
+ * of ranks (row after row; `grid` rows of them), and gathers the blocks into another matrix: one
+ * repetition. Blocks have ceil(rows / grid rows) x ceil(columns / grid columns) elements; the last
+ * ones in each direction have what is left, which may be nothing. Datatypes are made once, before
+ * the first repetition. Every rank verifies its block, rank 0 the gathered matrix as well.
+ *
+ *   resized    one Scatterv and one Gatherv with a vector resized to the extent of one double. One
+ *              type means one shape, so rank 0 keeps its matrix with room for full blocks at the
+ *              end of the rows and below them, and that room travels along
+ *   alltoallw  one Alltoallw each way, a subarray for each block: only the matrix travels
+ *   subarrays  the same types, one message a block: Isend, Irecv, Waitall
+ *   messages   one message for each row of each block, Send and Recv of doubles
+ *   packed     the blocks copied one behind the other, and a Scatterv or Gatherv of doubles */
+extern const struct ringside_kernel ringside_matrix;
+
 /* The kernels one after the other, counted from 0; NULL past the last. */
 const struct ringside_kernel *ringside_kernel(int index);
 

@@ -717,8 +717,8 @@ char *scope_state(void) {
     const bool fresh = scope.ready && report.epoch == scope.verdict_epoch;
     const struct verdict none = {.kind = RUNNING}, *verdict = fresh ? &scope.verdict : &none;
     say_report(&text, &report);
-    say(&text, ",\"on\":%s,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
-        atomic_load(&scope.on) ? "true" : "false", kinds[verdict->kind], scope.round);
+    say(&text, ",\"on\":%s,\"types\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
+        atomic_load(&scope.on) ? "true" : "false", scope_open_types(), kinds[verdict->kind], scope.round);
     say_stuck(&text, verdict);
     say(&text, "}}");
     scope_unlock();

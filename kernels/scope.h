@@ -7,6 +7,7 @@
  *   scope.c              the state of this rank, its tables, its events, what Python calls
  *   scope_calls.c        point-to-point calls, and waiting for them
  *   scope_collectives.c  collectives and communicators
+ *   scope_types.c        derived datatypes that are not freed
  *   scope_judge.c        from the states of all ranks to a verdict (no MPI in it)
  *   scope_world.c        the thread that talks to the other ranks: rounds, verdicts, drain
  *
@@ -254,6 +255,9 @@ int scope_peek(struct op *op, int *done, MPI_Status *status);
 
 /* scope_calls.c: waits for one request of the scope's own, then forgets it. */
 int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status);
+
+/* scope_types.c: derived datatypes the program has made and not freed. */
+long long scope_open_types(void);
 
 /* scope_world.c */
 void scope_start(void);

@@ -140,6 +140,25 @@ def halos_in_python() -> None:
             print(method, *(1e6 * seconds for seconds in times))
 
 
+def matrices_in_python(sides: list[int]) -> None:
+    """On any number of ranks: microseconds of `resized` and of each other variant."""
+    import numpy as np
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    for side in sides:
+        variants = kernels.variants("matrix")
+        best = dict.fromkeys(variants, np.inf)
+        for _ in range(6):
+            for variant in variants:
+                own = kernels.matrix(comm, variant, side * side, 5, columns=side)
+                slowest = comm.allreduce(own.tolist(), lambda a, b: list(map(max, a, b)))
+                best[variant] = min(best[variant], *slowest)
+        for variant in variants[1:]:
+            if comm.rank == 0:
+                print(f"{side}:{variant}", 1e6 * best["resized"], 1e6 * best[variant])
+
+
 def turns(ranks: int, *command) -> dict[str, tuple[list[float], list[float]]]:
     """Both columns that the command prints, by its first word: one value of each a turn."""
     found: dict[str, tuple[list[float], list[float]]] = {}
@@ -191,6 +210,19 @@ def halo_rows() -> list[tuple]:
     return table
 
 
+def matrix_rows() -> list[tuple]:
+    """One Scatterv and one Gatherv of resized blocks, against each other way. The messages by hand
+    have a bar where each rank has many rows."""
+    table = []
+    for what, (resized, other) in turns(4, sys.executable, __file__, "matrix").items():
+        side, variant = what.split(":")
+        ratios = [a / b for a, b in zip(resized, other, strict=True)]
+        bar = 1.0 if variant == "messages" and int(side) >= 200 else None
+        name = f"matrix {side} x {side}, resized : {variant}, us"
+        table.append(row(name, resized, other, ratios, bar, 1))
+    return table
+
+
 def main() -> None:
     """Measure everything, print the table, leave nothing behind."""
     os.environ[MARK] = f"{os.getpid()}-{time.time_ns()}"
@@ -198,7 +230,7 @@ def main() -> None:
     signal.signal(signal.SIGHUP, interrupted)
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
         try:
-            table = ping_pong_rows(Path(directory)) + halo_rows()
+            table = ping_pong_rows(Path(directory)) + halo_rows() + matrix_rows()
         except KeyboardInterrupt:
             sys.exit("bench: interrupted")
         finally:
@@ -213,5 +245,7 @@ if __name__ == "__main__":
         ping_pong_in_python(SIZES)
     elif sys.argv[1:] == ["halo"]:
         halos_in_python()
+    elif sys.argv[1:] == ["matrix"]:
+        matrices_in_python([20, 200, 1000])
     else:
         main()

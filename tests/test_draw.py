@@ -12,6 +12,7 @@ import matplotlib.pyplot as plt
 import pandas as pd
 
 from ringside import draw, waitfor
+from ringside.datatype import Layout
 
 COLUMNS = ["rank", "start", "end", "call", "peer", "tag", "bytes", "comm"]
 COLUMNS += ["request", "blocked", "seq", "left"]
@@ -751,6 +752,83 @@ def test_overlap_shows_the_share_hidden():
     assert [bar.get_width() for bar in ax.patches] == pytest.approx([30.0, 30.0, 10.0, 10.0])
     assert {bar.get_hatch() for bar in ax.patches} == {None, "///"}
     assert draw.text(ax) == "Hidden of the communication: all: 100%, none: 0%."
+
+
+# --- datatypes in memory -------------------------------------------------------------------
+
+
+def boxes(ax):
+    """Copy, byte, line and height of each element's box."""
+    found = [box for box in ax.patches if (box.get_gid() or "").startswith("copy")]
+    return [
+        (int(box.get_gid()[-1]), box.get_x(), int(box.get_y()), round(box.get_height(), 2))
+        for box in found
+    ]
+
+
+def column(**changes):
+    """Three doubles, one every 32 bytes."""
+    about = {
+        "elements": tuple((32 * i, 8, "MPI_DOUBLE") for i in range(3)),
+        "size": 24,
+        "lb": 0,
+        "extent": 72,
+        "true_lb": 0,
+        "true_extent": 72,
+        "words": "vector: 3 blocks of 1 double, one every 4",
+        "tree": "",
+    }
+    return Layout(**about | changes)
+
+
+def test_datatype_puts_every_copy_at_its_place():
+    """Copies at the wrong distance, elements off their place or on the wrong line."""
+    ax = draw.datatype(column(), count=2, line=32)
+    assert boxes(ax) == [(1, 0, row, 0.62) for row in range(3)] + [
+        (2, 8, 2 + row, 0.62) for row in range(3)
+    ]
+    assert [t.get_text() for t in ax.texts[:6]] == list("111222")
+    bounds = sorted(
+        (line.get_ydata()[0], line.get_xdata()[0]) for line in ax.lines if line.get_gid() == "bound"
+    )
+    assert [x for _, x in bounds] == [0, 8, 8, 16]
+    assert draw.text(ax) == (
+        "Vector: 3 blocks of 1 double, one every 4; 24 B of data, extent 72 B; "
+        "copy 2 begins at byte 72."
+    )
+    all_inside(ax)
+
+
+def test_datatype_shows_overlap_by_shape_and_in_words():
+    ax = draw.datatype(column(extent=32), line=32)
+    heights = {(copy, row): height for copy, _, row, height in boxes(ax)}
+    assert heights[1, 0] == heights[3, 4] == 0.62
+    assert heights[1, 1] == heights[2, 1] == 0.31
+    assert heights[2, 2] == 0.21
+    assert draw.text(ax).endswith(
+        "copies 2 and 3 begin at bytes 32 and 64; 24 B belong to more than one copy."
+    )
+    assert "sent more than once" in [t.get_text() for t in ax.get_legend().get_texts()]
+    all_inside(ax)
+
+
+def test_datatype_with_copies_between_one_another_and_below_the_buffer():
+    ax = draw.datatype(column(extent=8, lb=-8), count=3)
+    assert sorted(x for _, x, _, _ in boxes(ax)) == [8 * i for i in (1, 2, 3, 5, 6, 7, 9, 10, 11)]
+    assert ax.get_yticklabels()[0].get_text() == "-8"
+    assert "extent 8 B from byte -8; copies 2 and 3 begin at bytes 0 and 8" in draw.text(ax)
+    hatches = [box.get_hatch() for box in ax.patches if box.get_gid()]
+    assert len(set(hatches)) == 3, "copies are told apart without colour"
+
+
+def test_datatype_refuses_what_no_picture_shows():
+    many = tuple((8 * i, 8, "MPI_DOUBLE") for i in range(2000))
+    with pytest.raises(ValueError, match="choose a smaller count"):
+        draw.datatype(column(elements=many, extent=16000), count=2)
+    with pytest.raises(ValueError, match="count must be a whole number from 1 to 9, not 0"):
+        draw.datatype(column(), count=0)
+    with pytest.raises(ValueError, match="is no datatype"):
+        draw.datatype(8)
 
 
 # --- the grid ------------------------------------------------------------------------------

@@ -408,3 +408,23 @@ def test_bad_arguments_are_named_in_the_programs_terms(view, code, words):
 
 def test_words_for_sizes():
     assert [waitfor.size(n) for n in (8, 40_000, 40_000_000)] == ["8 B", "40 kB", "40 MB"]
+
+
+def test_types_that_are_never_freed_are_counted(cluster, view):
+    """A count of one library's names only, of derived types alone, or of no freed ones."""
+
+    def opened():
+        return [state["types"] for state in cluster.states()]
+
+    before = opened()
+    view.execute("kept = rank; types = [MPI.INT.Create_vector(2, 1, 3) for _ in range(rank + 1)]")
+    assert [a - b for a, b in zip(opened(), before, strict=True)] == [1, 2, 3, 4]
+    view.execute("more = types[0].Create_resized(0, 4); types.append(more.decode()[0])")
+    view.execute(
+        "comm.Sendrecv([np.zeros(9, 'i4'), 1, more.Commit()], rank, recvbuf=np.zeros(2, 'i4'))"
+    )
+    assert [a - b for a, b in zip(opened(), before, strict=True)] == [3, 4, 5, 6]
+    cluster.switch(False)
+    view.execute("for t in [*types, more]: t.Free()")
+    cluster.switch(True)
+    assert opened() == before

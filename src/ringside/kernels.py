@@ -108,6 +108,13 @@ def ringshift(comm, variant: str, nbytes: int, reps: int = 1, **settings: int) -
     return run("ringshift", comm, variant, nbytes, reps, **settings)
 
 
+def matrix(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Scatter a matrix of `doubles` doubles from rank 0 in blocks, and gather it again; seconds of
+    both together. `columns` (0: as square as can be) must divide `doubles`, and `grid`, the rows of
+    the grid of ranks (0: as MPI chooses), their number. Everything else is said at `run`."""
+    return run("matrix", comm, variant, doubles, reps, **settings)
+
+
 def halo(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
     """Swap faces of `doubles` doubles with all six neighbours in a periodic grid; seconds of one
     exchange. ValueError, with the reason, where `why` says that it cannot be done. Everything else

@@ -98,7 +98,8 @@ def stop(reason: int = Stop.USER) -> None:
 
 
 def state() -> dict:
-    """What this rank is doing now: state, call, seconds in it, and what it waits for."""
+    """What this rank is doing now: state, call, seconds in it, and what it waits for; `types`: how
+    many derived datatypes it has made and not freed."""
     return _text(_scope().scope_state)
 
 

@@ -9,12 +9,14 @@ from ringside.draw.calls import FAMILIES, timeline
 from ringside.draw.curves import by_bytes, by_ranks, overlap, residuals, seconds
 from ringside.draw.graph import ring, wait_for
 from ringside.draw.grid import grid
+from ringside.draw.memory import datatype
 from ringside.draw.page import text
 
 __all__ = [
     "FAMILIES",
     "by_bytes",
     "by_ranks",
+    "datatype",
     "grid",
     "overlap",
     "residuals",
