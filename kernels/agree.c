@@ -1,6 +1,8 @@
 /* What every kernel does before its exchange: all ranks go on, or all leave with the same error. */
 #include "ringside.h"
 
+#include <stddef.h>
+
 /* Whether `ranks` times `bytes` leaves a tenth of what is available. */
 static int fits(int64_t bytes, int64_t available) {
     return bytes <= available - available / 10;
@@ -41,4 +43,15 @@ int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
         if (least[2 + 2 * i] != ~least[3 + 2 * i])
             return RINGSIDE_ARGUMENTS_DIFFER;
     return least[1] ? MPI_SUCCESS : agree_on_memory(comm, bytes, available);
+}
+
+int ringside_read_settings(const struct ringside_setting table[], const int64_t *given,
+                           int64_t settings[RINGSIDE_MAX_SETTINGS]) {
+    int code = MPI_SUCCESS;
+    for (int i = 0; table[i].name != NULL; i++) {
+        settings[i] = given == NULL ? table[i].usual : given[i];
+        if (settings[i] < table[i].least || settings[i] > table[i].most)
+            code = RINGSIDE_BAD_SETTING;
+    }
+    return code;
 }

@@ -8,7 +8,6 @@ enum { PERIOD = 1000, STAMPS = 251 };
 
 static const double POISON = -1.0; /* no message of doubles holds it, */
 enum { POISON_BYTE = 255 };        /* and no message of bytes this */
-static const double PATIENCE = 0.1; /* seconds given to a started request after an error */
 
 /* A message's content repeats itself every PERIOD elements. */
 struct content {
@@ -114,49 +113,12 @@ static int repeat(struct exchange *e, int (*exchange)(struct exchange *),
     return MPI_SUCCESS;
 }
 
-/* Frees a request once it is complete; true if there is none left. It asks without MPI_Test,
- * which the scope refuses after it has broken a call, so that no loop of Tests goes on. */
-static int finished(MPI_Request *request) {
-    int complete = 0;
-    if (*request == MPI_REQUEST_NULL)
-        return 1;
-    return MPI_Request_get_status(*request, &complete, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
-           complete && MPI_Request_free(request) == MPI_SUCCESS;
-}
-
-/* After an error: takes back the receive, and gives both requests a moment to end. Returns whether
- * they have; as long as they have not, MPI may still read or write the buffers. */
-static int withdraw(struct exchange *e) {
-    const double end = MPI_Wtime() + PATIENCE;
-    int received = finished(&e->receive), sent = finished(&e->send);
-    if (!received)
-        MPI_Cancel(&e->receive); /* whether it could be is seen below */
-    while (!(received && sent) && MPI_Wtime() < end) {
-        received = finished(&e->receive);
-        sent = finished(&e->send);
-    }
-    return received && sent;
-}
-
 /* The variant's place in the table, or -1. */
 static int find(const struct variant *variants, int n, const char *name) {
     for (int i = 0; name != NULL && i < n; i++)
         if (strcmp(variants[i].name, name) == 0)
             return i;
     return -1;
-}
-
-/* Copies the settings, as usual where there are none; RINGSIDE_BAD_SETTING if one is out of range. */
-static int read_settings(const struct ringside_kernel *kernel, const int64_t *given,
-                         int64_t settings[RINGSIDE_MAX_SETTINGS]) {
-    int code = MPI_SUCCESS;
-    for (int i = 0; kernel->settings[i].name != NULL; i++) {
-        const struct ringside_setting *setting = &kernel->settings[i];
-        settings[i] = given == NULL ? setting->usual : given[i];
-        if (settings[i] < setting->least || settings[i] > setting->most)
-            code = RINGSIDE_BAD_SETTING;
-    }
-    return code;
 }
 
 int exchange_run(const struct ringside_kernel *kernel, const struct variant *variants, int n,
@@ -173,7 +135,7 @@ int exchange_run(const struct ringside_kernel *kernel, const struct variant *var
     const int64_t bytes = count * kernel->unit_bytes; /* of one message */
     int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, count, repetitions};
     int64_t *const chosen_settings = &arguments[3];
-    int code = read_settings(kernel, settings, chosen_settings);
+    int code = ringside_read_settings(kernel->settings, settings, chosen_settings);
     if (chosen < 0) {
         code = RINGSIDE_UNKNOWN_VARIANT;
     } else if (count < 0 || count > kernel->most) {
@@ -207,8 +169,8 @@ int exchange_run(const struct ringside_kernel *kernel, const struct variant *var
     for (int i = 0; i < repetitions && code == MPI_SUCCESS; i++)
         code = repeat(&e, variants[chosen].exchange, &content, &seconds[i], wrong);
 
-    /* Memory that MPI may still write to is better lost than given back. */
-    if (withdraw(&e)) {
+    MPI_Request open[] = {e.receive, e.send};
+    if (ringside_withdraw(open, 2, 1)) {
         free(e.outgoing);
         free(e.incoming);
     }

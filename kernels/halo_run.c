@@ -15,7 +15,6 @@ static const struct ringside_setting SETTINGS[] = {
 };
 
 static const double POISON = -1.0;   /* no face holds it */
-static const double PATIENCE = 0.1; /* seconds given to a started request after an error */
 
 static int64_t doubles_of_all_faces(int64_t count) { return FACES * (count > 0 ? count : 1); }
 
@@ -141,36 +140,6 @@ static int open_halo(struct halo *h, MPI_Comm comm, const struct halo_method *me
 
 /* ---- the end, also after an error ---- */
 
-/* Frees a request once it is complete; true if there is none left. It asks without MPI_Test,
- * which the scope refuses after it has broken a call. */
-static int finished(MPI_Request *request) {
-    int complete = 0;
-    if (*request == MPI_REQUEST_NULL)
-        return 1;
-    return MPI_Request_get_status(*request, &complete, MPI_STATUS_IGNORE) == MPI_SUCCESS &&
-           complete && MPI_Request_free(request) == MPI_SUCCESS;
-}
-
-static int all_finished(struct halo *h) {
-    int all = finished(&h->collective);
-    for (int i = 0; i < 2 * FACES; i++)
-        all = finished(&h->requests[i]) && all;
-    return all;
-}
-
-/* Frees the requests, after an error with a moment's patience and the receives taken back. Returns
- * whether all are gone; as long as they are not, MPI may still read or write the faces. */
-static int withdraw(struct halo *h) {
-    const double end = MPI_Wtime() + PATIENCE;
-    int all = all_finished(h);
-    for (int s = 0; s < FACES; s++)
-        if (h->requests[s] != MPI_REQUEST_NULL)
-            MPI_Cancel(&h->requests[s]); /* whether it could be is seen below */
-    while (!all && MPI_Wtime() < end)
-        all = all_finished(h);
-    return all;
-}
-
 /* To free a window is collective, and waits inside the library where no scope can end it. So the
  * ranks meet first, and one that failed, which nobody may wait for, keeps its window. */
 static int free_window(struct halo *h, int flags) {
@@ -191,7 +160,8 @@ static int close_halo(struct halo *h, const struct halo_method *method, int code
     const int flags = method == NULL ? 0 : method->flags;
     int own = MPI_SUCCESS;
     const int hidden = flags & NO_STATUS && code > MPI_SUCCESS;
-    const int quiet = !hidden && withdraw(h);
+    const int quiet = !hidden && ringside_withdraw(h->requests, 2 * FACES, FACES) &&
+                      ringside_withdraw(&h->collective, 1, 0);
     if (h->window != MPI_WIN_NULL && code <= MPI_SUCCESS)
         own = free_window(h, flags);
     if (h->comm != MPI_COMM_NULL) {
@@ -295,24 +265,16 @@ static int find_method(const char *name) {
     return -1;
 }
 
-static int check_settings(const int64_t settings[]) {
-    for (int i = 0; SETTINGS[i].name != NULL; i++)
-        if (settings[i] < SETTINGS[i].least || settings[i] > SETTINGS[i].most)
-            return RINGSIDE_BAD_SETTING;
-    return MPI_SUCCESS;
-}
-
 static int run(MPI_Comm comm, const char *name, int64_t doubles, const int64_t *settings,
                int repetitions, double *seconds, int64_t *wrong) {
     const int chosen = find_method(name);
     const struct halo_method *method = chosen < 0 ? NULL : &halo_methods[chosen];
-    const int64_t trips = settings == NULL ? SETTINGS[TRIPS].usual : settings[TRIPS];
-    const int64_t parts = settings == NULL ? SETTINGS[PARTITIONS].usual : settings[PARTITIONS];
-    const int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, doubles, repetitions, trips, parts};
+    int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, doubles, repetitions};
+    int64_t *const chosen_settings = &arguments[3];
     struct halo h = nothing_yet();
     *wrong = 0;
 
-    int code = check_settings(&arguments[3]);
+    int code = ringside_read_settings(SETTINGS, settings, chosen_settings);
     if (method == NULL)
         code = RINGSIDE_UNKNOWN_VARIANT;
     else if (doubles < 0 || doubles > ringside_halo.most)
@@ -323,12 +285,12 @@ static int run(MPI_Comm comm, const char *name, int64_t doubles, const int64_t *
         code = RINGSIDE_NO_MEMORY;
     if (code == MPI_SUCCESS) {
         h.count = (int)doubles;
-        h.partitions = (int)parts;
+        h.partitions = (int)chosen_settings[PARTITIONS];
     }
     code = open_halo(&h, comm, method, code, arguments);
     if (code == MPI_SUCCESS)
         fill_faces(&h);
-    const int exchanges = choose_trips(trips, h.count);
+    const int exchanges = choose_trips(chosen_settings[TRIPS], h.count);
     for (int i = 0; i < repetitions && code == MPI_SUCCESS; i++)
         code = swap_and_verify(&h, method->exchange, exchanges, &seconds[i], wrong);
     if (code == MPI_SUCCESS && *wrong > 0)

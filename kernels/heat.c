@@ -12,8 +12,6 @@
 
 enum { SIDES = 4, REQUESTS = 2 * SIDES };
 
-static const double PATIENCE = 0.1; /* seconds given to started requests after an error */
-
 struct heat {
     MPI_Comm grid;
     int rows, columns;
@@ -133,29 +131,6 @@ static int make_grid(struct heat *h, MPI_Comm comm, int size) {
     return MPI_Type_commit(&h->column);
 }
 
-/* After an error: takes back what was started and gives it a moment to end; whether it has. */
-static int withdraw(struct heat *h) {
-    const double end = MPI_Wtime() + PATIENCE;
-    int open;
-    for (int i = 0; i < SIDES; i++)
-        if (h->requests[i] != MPI_REQUEST_NULL)
-            MPI_Cancel(&h->requests[i]);
-    do {
-        open = 0;
-        for (int i = 0; i < REQUESTS; i++) {
-            int complete = 0;
-            if (h->requests[i] == MPI_REQUEST_NULL)
-                continue;
-            MPI_Request_get_status(h->requests[i], &complete, MPI_STATUS_IGNORE);
-            if (complete)
-                MPI_Request_free(&h->requests[i]);
-            else
-                open++;
-        }
-    } while (open > 0 && MPI_Wtime() < end);
-    return open == 0;
-}
-
 static int run(struct heat *h, MPI_Comm comm, int size, int variant, int steps, double *seconds) {
     TRY(make_grid(h, comm, size));
     TRY(MPI_Barrier(h->grid));
@@ -204,7 +179,7 @@ int ringside_heat(MPI_Comm comm, const char *variant, int rows, int columns, dou
         if (h.now != block)
             memcpy(block, h.now, (size_t)bytes);
     }
-    const int over = withdraw(&h);
+    const int over = ringside_withdraw(h.requests, REQUESTS, SIDES);
     if (h.column != MPI_DATATYPE_NULL)
         MPI_Type_free(&h.column);
     if (h.grid != MPI_COMM_NULL)

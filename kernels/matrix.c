@@ -19,7 +19,6 @@ static const struct ringside_setting SETTINGS[] = {
 };
 
 static const double POISON = -1.0;  /* no element of a matrix holds it */
-static const double PATIENCE = 0.1; /* seconds given to started requests after an error */
 
 struct matrix {
     MPI_Comm comm;
@@ -327,28 +326,6 @@ static int allocate(struct matrix *m, int packs) {
     return m->rank != 0 || allocate_whole(m, packs) ? MPI_SUCCESS : RINGSIDE_NO_MEMORY;
 }
 
-/* After an error: takes back the receives, and gives all requests a moment to end. Returns whether
- * they have; as long as they have not, MPI may still read or write the memory. Without MPI_Test,
- * which the scope refuses after it has broken a call. */
-static int withdraw(struct matrix *m) {
-    const double end = MPI_Wtime() + PATIENCE;
-    int open;
-    for (int r = 0; m->requests != NULL && r <= m->size; r++)
-        if (m->requests[r] != MPI_REQUEST_NULL)
-            MPI_Cancel(&m->requests[r]); /* whether it could be is seen below */
-    do {
-        open = 0;
-        for (int r = 0; m->requests != NULL && r <= m->size; r++) {
-            int complete = 0;
-            if (m->requests[r] == MPI_REQUEST_NULL)
-                continue;
-            MPI_Request_get_status(m->requests[r], &complete, MPI_STATUS_IGNORE);
-            open += !complete || MPI_Request_free(&m->requests[r]) != MPI_SUCCESS;
-        }
-    } while (open > 0 && MPI_Wtime() < end);
-    return open == 0;
-}
-
 /* Returns `code`, or the first error of its own. */
 static int give_back(struct matrix *m, int code) {
     for (int r = 0; m->types != NULL && r < m->size; r++) {
@@ -357,7 +334,8 @@ static int give_back(struct matrix *m, int code) {
         const int freed = MPI_Type_free(&m->types[r]);
         code = code == MPI_SUCCESS ? freed : code;
     }
-    if (withdraw(m)) { /* else it is better lost */
+    const int open = m->requests == NULL ? 0 : m->size + 1;
+    if (ringside_withdraw(m->requests, open, open)) {
         free(m->whole);
         free(m->gathered);
         free(m->packed);
@@ -415,16 +393,6 @@ static int repeat(struct matrix *m, const struct variant *v, double *seconds, in
 
 /* ---- the kernel ---- */
 
-static int read_settings(const int64_t *given, int64_t *settings) {
-    int code = MPI_SUCCESS;
-    for (int i = 0; SETTINGS[i].name != NULL; i++) {
-        settings[i] = given == NULL ? SETTINGS[i].usual : given[i];
-        if (settings[i] < SETTINGS[i].least || settings[i] > SETTINGS[i].most)
-            code = RINGSIDE_BAD_SETTING;
-    }
-    return code;
-}
-
 static int run(MPI_Comm comm, const char *name, int64_t count, const int64_t *settings,
                int repetitions, double *seconds, int64_t *wrong) {
     struct matrix m = {.comm = comm};
@@ -435,7 +403,7 @@ static int run(MPI_Comm comm, const char *name, int64_t count, const int64_t *se
     const int chosen = find(name);
     const struct variant *v = &VARIANTS[chosen < 0 ? 0 : chosen];
     int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, count, repetitions}, bytes = 0;
-    int code = read_settings(settings, &arguments[3]);
+    int code = ringside_read_settings(SETTINGS, settings, &arguments[3]);
     if (chosen < 0)
         code = RINGSIDE_UNKNOWN_VARIANT;
     else if (count < 0 || count > ringside_matrix.most)

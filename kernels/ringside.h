@@ -186,6 +186,16 @@ enum { RINGSIDE_ARGUMENTS = 3 + RINGSIDE_MAX_SETTINGS };
 int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
                    const int64_t arguments[RINGSIDE_ARGUMENTS]);
 
+/* For kernels. Copies the settings given, or all as usual where that is NULL; RINGSIDE_BAD_SETTING
+ * if one is out of its range. */
+int ringside_read_settings(const struct ringside_setting table[], const int64_t *given,
+                           int64_t settings[RINGSIDE_MAX_SETTINGS]);
+
+/* For kernels. Frees n requests, null ones among them, that an error may have left open: takes back
+ * the first `cancelled` and gives all a moment to end. Returns whether all are gone; as long as they
+ * are not, MPI may still read or write their buffers, which are then better lost than given back. */
+int ringside_withdraw(MPI_Request requests[], int n, int cancelled);
+
 /* Bytes that processes on this node may still take without swapping, with the limit of the
  * container taken into account; INT64_MAX where the system does not tell. Not collective. */
 int64_t ringside_available_bytes(void);
