@@ -451,6 +451,17 @@ def test_no_death_goes_unexplained(cluster, view):
         view.execute(SETUP)
 
 
+def test_a_rank_without_a_core_for_long_lives(cluster, view):
+    """A crowded machine keeps a rank from answering heartbeats; it must not be taken for dead."""
+    before = pids(cluster)
+    os.kill(before[1], signal.SIGSTOP)
+    time.sleep(12)
+    os.kill(before[1], signal.SIGCONT)
+    view.execute("total = comm.allreduce(rank)")
+    assert view["total"] == [6] * 4
+    assert pids(cluster) == before
+
+
 def test_mpi_abort_is_named(cluster, view):
     with pytest.raises(ringside.RankDied, match="called MPI_Abort with code 5"):
         view.execute("if rank == 1: comm.Abort(5)\ncomm.barrier()")

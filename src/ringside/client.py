@@ -19,9 +19,8 @@ from ipyparallel.client.magics import ParallelMagics
 from ipyparallel.client.view import DirectView
 from IPython import get_ipython
 
-from ringside.errors import ClusterError, Deadlock, Stopped
+from ringside.errors import PREFIX, ClusterError, Deadlock, Stopped
 
-PREFIX = "Ringside:"
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25
 ANSWER = 2.0  # seconds a rank's control thread gets to answer

@@ -18,7 +18,8 @@ from ringside import launch, lease
 
 TICK = 50  # milliseconds between two looks at the engines
 BEAT = 100  # milliseconds between two heartbeats; the first one completes a registration
-MISSED_BEATS = 100
+# Deaths are seen from the processes. A rank that gets no core for a while misses beats and lives.
+MISSED_BEATS = 36_000
 ENGINE_PORTS = ("registration", "control", "mux", "task", "iopub", "hb_ping", "hb_pong")
 CLIENT_PORTS = ("control", "mux", "task", "iopub", "notification", "broadcast")
 GRACE = 1.0  # seconds between asking the engines to end and ending them

@@ -13,11 +13,10 @@ import time
 from pathlib import Path
 
 from ringside import launch, lease
+from ringside.errors import PREFIX
 
 # Known before MPI starts, so that an engine that fails in MPI_Init can be named too.
 RANK_VARIABLES = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
-PREFIX = "Ringside:"
-SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
 
 
 def launch_rank() -> int:

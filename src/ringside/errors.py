@@ -1,5 +1,7 @@
 """What can go wrong with a cluster, each read in a few plain lines instead of a traceback."""
 
+PREFIX = "Ringside:"  # how every error begins that the scope raises in a rank
+
 
 class ClusterError(RuntimeError):
     """The cluster cannot be started, reached or used; the text says why and what to do."""

@@ -14,7 +14,9 @@ from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
 from ringside import scope
-from ringside.engine import PREFIX, SECOND_CHANCE
+from ringside.errors import PREFIX
+
+SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
 
 
 class RingsideShell(ZMQInteractiveShell):
