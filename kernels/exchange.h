@@ -29,7 +29,7 @@ const char *exchange_variant(const struct variant *variants, int n, int index);
 
 /* Collective over comm; the arguments and the result are those of ringside_kernel's run. `prepare`
  * fills to, from, trips and idle in e, whose other fields are known, or returns a RINGSIDE_ code.
- * With trips above 0 element 0 of a message of bytes holds the number of the trip. */
+ * With trips above 0 the first byte of a message says whether it is its repetition's last. */
 int exchange_run(const struct ringside_kernel *kernel, const struct variant *variants, int n,
                  int (*prepare)(struct exchange *e), MPI_Comm comm, const char *variant,
                  int64_t count, const int64_t *settings, int repetitions, double *seconds,
