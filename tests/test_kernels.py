@@ -172,7 +172,9 @@ def test_wrong_data_is_caught(mutant, wrong, build_copy):
     found = re.findall(
         r"rank (\d): variant blocking: (\d+) of 300 elements were wrong", done.stderr
     )
-    assert {int(rank): int(count) for rank, count in found} == wrong
+    told = {int(rank): int(count) for rank, count in found}
+    # Open MPI ends all ranks once one has failed, and a line may be lost with it.
+    assert told == wrong or (mpi.name() == "openmpi" and told and told.items() < wrong.items())
 
 
 BYTE_MUTANTS = {
