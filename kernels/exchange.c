@@ -4,7 +4,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { PERIOD = 1000, STAMPS = 251, LAST = 1 };
+enum { PERIOD = 1000, VALUES = 251, LAST = 1 }; /* VALUES: of a byte that content may have */
 
 static const double POISON = -1.0; /* no message of doubles holds it, */
 enum { POISON_BYTE = 255 };        /* and no message of bytes this */
@@ -22,7 +22,7 @@ static void describe(struct content *content, int unit, int rank) {
     content->unit = unit;
     for (int i = 0; i < PERIOD; i++)
         if (unit == 1)
-            content->block.bytes[i] = (unsigned char)((rank * 37 + i) % STAMPS);
+            content->block.bytes[i] = (unsigned char)((rank * 37 + i) % VALUES);
         else
             content->block.doubles[i] = rank * 1000.0 + i;
 }
@@ -80,7 +80,7 @@ static int once(struct exchange *e, int (*exchange)(struct exchange *), double *
  * one in its place would be noticed. Only the last: each time the line it is written to has to come
  * back from the core that has just read it. The first exchange brings the ranks into step. */
 static int several(struct exchange *e, int (*exchange)(struct exchange *), double *seconds) {
-    unsigned char *number = e->outgoing;
+    unsigned char *mark = e->outgoing;
     double start = 0;
     TRY(MPI_Barrier(e->comm));
     if (e->idle)
@@ -89,9 +89,9 @@ static int several(struct exchange *e, int (*exchange)(struct exchange *), doubl
         if (trip == 1)
             start = MPI_Wtime();
         if (e->count > 0 && trip == 0)
-            *number = 0;
+            *mark = 0;
         if (e->count > 0 && trip == e->trips)
-            *number = LAST;
+            *mark = LAST;
         TRY(exchange(e));
     }
     *seconds = (MPI_Wtime() - start) / e->trips;
@@ -108,23 +108,15 @@ static int repeat(struct exchange *e, int (*exchange)(struct exchange *),
     if (e->idle)
         return MPI_SUCCESS;
     if (e->trips > 0 && e->count > 0) {
-        unsigned char *number = e->incoming;
-        *wrong += *number != LAST;
-        *number = expected->block.bytes[0]; /* it has been judged */
+        unsigned char *mark = e->incoming;
+        *wrong += *mark != LAST;
+        *mark = expected->block.bytes[0]; /* it has been judged */
     }
     *wrong += count_wrong(e, expected);
     return MPI_SUCCESS;
 }
 
-/* The variant's place in the table, or -1. */
-static int find(const struct variant *variants, int n, const char *name) {
-    for (int i = 0; name != NULL && i < n; i++)
-        if (strcmp(variants[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
-int exchange_run(const struct ringside_kernel *kernel, const struct variant *variants, int n,
+int exchange_run(const struct ringside_kernel *kernel, const struct variant *variants,
                  int (*prepare)(struct exchange *e), MPI_Comm comm, const char *variant,
                  int64_t count, const int64_t *settings, int repetitions, double *seconds,
                  int64_t *wrong) {
@@ -133,7 +125,7 @@ int exchange_run(const struct ringside_kernel *kernel, const struct variant *var
     TRY(MPI_Comm_size(comm, &e.size));
     *wrong = 0;
 
-    const int chosen = find(variants, n, variant);
+    const int chosen = ringside_find(kernel->variant, variant);
     const int unit = (int)kernel->unit_bytes;
     const int64_t bytes = count * kernel->unit_bytes; /* of one message */
     int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, count, repetitions};
@@ -184,6 +176,11 @@ int exchange_run(const struct ringside_kernel *kernel, const struct variant *var
 
 const char *exchange_variant(const struct variant *variants, int n, int index) {
     return index >= 0 && index < n ? variants[index].name : NULL;
+}
+
+void exchange_around(struct exchange *e) {
+    e->to = (e->rank + 1) % e->size;
+    e->from = (e->rank - 1 + e->size) % e->size;
 }
 
 /* Neither call waits for the neighbour, so their order changes nothing; the receive stands first

@@ -30,10 +30,13 @@ const char *exchange_variant(const struct variant *variants, int n, int index);
 /* Collective over comm; the arguments and the result are those of ringside_kernel's run. `prepare`
  * fills to, from, trips and idle in e, whose other fields are known, or returns a RINGSIDE_ code.
  * With trips above 0 the first byte of a message says whether it is its repetition's last. */
-int exchange_run(const struct ringside_kernel *kernel, const struct variant *variants, int n,
+int exchange_run(const struct ringside_kernel *kernel, const struct variant *variants,
                  int (*prepare)(struct exchange *e), MPI_Comm comm, const char *variant,
                  int64_t count, const int64_t *settings, int repetitions, double *seconds,
                  int64_t *wrong);
+
+/* For `prepare`: the neighbours on a ring, to the right and from the left. */
+void exchange_around(struct exchange *e);
 
 /* Both at once: Irecv from `from`, Isend to `to`. */
 int exchange_start(struct exchange *e);

@@ -14,7 +14,7 @@ static const struct ringside_setting SETTINGS[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static const double POISON = -1.0;   /* no face holds it */
+static const double POISON = -1.0; /* no face holds it */
 
 static int64_t doubles_of_all_faces(int64_t count) { return FACES * (count > 0 ? count : 1); }
 
@@ -198,8 +198,8 @@ static void poison_faces(struct halo *h) {
         h->incoming[i] = POISON;
 }
 
-/* The first and the last element say which exchange of the repetition it is, so that a face of the
- * one before is noticed: below zero, which nothing else but the poison is. */
+/* The first and the last element say whether it is the repetition's last exchange, or the first and
+ * those that repeat it, so that an old face is noticed: below zero, which else only the poison is. */
 static double stamp(int rank, int direction, int64_t i, int trip) {
     return -(content(rank, direction, i) + 2 + trip);
 }
@@ -233,7 +233,8 @@ static int swap_and_verify(struct halo *h, int (*exchange)(struct halo *), int t
     for (int trip = 0; trip <= trips; trip++) {
         if (trip == 1)
             start = MPI_Wtime();
-        stamp_faces(h, trip);
+        if (trip == 0 || trip == trips)
+            stamp_faces(h, trip);
         TRY(exchange(h));
     }
     *seconds = (MPI_Wtime() - start) / trips;
@@ -258,16 +259,9 @@ static const char *variant(int index) {
     return index < 0 ? NULL : halo_methods[index].name;
 }
 
-static int find_method(const char *name) {
-    for (int i = 0; name != NULL && halo_methods[i].name != NULL; i++)
-        if (strcmp(halo_methods[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
 static int run(MPI_Comm comm, const char *name, int64_t doubles, const int64_t *settings,
                int repetitions, double *seconds, int64_t *wrong) {
-    const int chosen = find_method(name);
+    const int chosen = ringside_find(variant, name);
     const struct halo_method *method = chosen < 0 ? NULL : &halo_methods[chosen];
     int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, doubles, repetitions};
     int64_t *const chosen_settings = &arguments[3];
@@ -299,7 +293,7 @@ static int run(MPI_Comm comm, const char *name, int64_t doubles, const int64_t *
 }
 
 static const char *why(MPI_Comm comm, const char *name) {
-    const int chosen = find_method(name);
+    const int chosen = ringside_find(variant, name);
     const struct halo_method *method = chosen < 0 ? NULL : &halo_methods[chosen];
     const int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen};
     struct halo h = nothing_yet();
@@ -312,7 +306,7 @@ static const char *why(MPI_Comm comm, const char *name) {
 
 int ringside_halo_exchange(MPI_Comm comm, const char *name, int64_t doubles,
                            const double *outgoing, double *incoming) {
-    const int chosen = find_method(name);
+    const int chosen = ringside_find(variant, name);
     const struct halo_method *method = chosen < 0 ? NULL : &halo_methods[chosen];
     const int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, doubles};
     struct halo h = nothing_yet();

@@ -94,13 +94,6 @@ const char *ringside_heat_variant(int index) {
     return index >= 0 && index < VARIANT_COUNT ? VARIANTS[index].name : NULL;
 }
 
-static int find(const char *name) {
-    for (int i = 0; name != NULL && i < VARIANT_COUNT; i++)
-        if (strcmp(VARIANTS[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
 /* ---- the grid ---- */
 
 /* Whether all ranks along one dimension of the grid have blocks of the same length across it. */
@@ -158,7 +151,7 @@ int ringside_heat(MPI_Comm comm, const char *variant, int rows, int columns, dou
     for (int i = 0; i < REQUESTS; i++)
         h.requests[i] = MPI_REQUEST_NULL;
 
-    const int chosen = find(variant);
+    const int chosen = ringside_find(ringside_heat_variant, variant);
     const int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, steps, (int64_t)(rate * 1e15)};
     const int64_t bytes = ((int64_t)rows + 2) * ((int64_t)columns + 2) * (int64_t)sizeof(double);
     int code = MPI_SUCCESS;

@@ -85,13 +85,6 @@ static int read_count(const char *option, const char *text, long long low, long 
     return 1;
 }
 
-static int known_variant(const char *name) {
-    for (int i = 0; kernel->variant(i) != NULL; i++)
-        if (strcmp(kernel->variant(i), name) == 0)
-            return 1;
-    return 0;
-}
-
 /* One option with its value; 0 and an explanation in why if there is no such thing. */
 static int read_option(const char *option, const char *value, struct options *options, char *why,
                        size_t room) {
@@ -150,7 +143,7 @@ static int read_options(int argc, char **argv, struct options *options, char *wh
         snprintf(why, room, "--variant is missing");
         return 0;
     }
-    if (options->variant != NULL && !known_variant(options->variant)) {
+    if (options->variant != NULL && ringside_find(kernel->variant, options->variant) < 0) {
         snprintf(why, room, "no variant \"%s\"", options->variant);
         return 0;
     }
@@ -173,6 +166,26 @@ static int count_nodes(void) {
     must(MPI_Comm_free(&node), "counting nodes");
     must(MPI_Allreduce(&first, &nodes, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD), "counting nodes");
     return nodes;
+}
+
+/* Rank 0 says how much was wrong on each rank, as mpiexec may lose or mix what the others say in
+ * their last moments. The same result on all ranks: whether anything was. */
+static int tell_wrong(int64_t wrong, int rank, const struct options *options) {
+    const long long of = options->count * (kernel->halos > 0 ? kernel->halos : 1) *
+                         (options->reps + options->warmup);
+    int size = 0, any = 0;
+    must(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
+    int64_t *each = malloc((size_t)size * sizeof *each);
+    must(each == NULL ? MPI_ERR_NO_MEM : MPI_SUCCESS, "verifying");
+    must(MPI_Allgather(&wrong, 1, MPI_INT64_T, each, 1, MPI_INT64_T, MPI_COMM_WORLD), "verifying");
+    for (int r = 0; r < size; r++) {
+        any = any || each[r] > 0;
+        if (each[r] > 0 && rank == 0)
+            fprintf(stderr, NAME ": rank %d: variant %s: %" PRId64 " of %lld elements were wrong\n",
+                    r, options->variant, each[r], of);
+    }
+    free(each);
+    return any;
 }
 
 /* Turns the kernel's code into an exit status, the same on all ranks, and says why. */
@@ -199,14 +212,7 @@ static int explain(int code, int64_t wrong, int rank, const struct options *opti
     if (code < 0 && code != RINGSIDE_WRONG_DATA)
         return BAD_INPUT;
 
-    if (code == RINGSIDE_WRONG_DATA)
-        fprintf(stderr, NAME ": rank %d: variant %s: %" PRId64 " of %lld elements were wrong\n",
-                rank, options->variant, wrong,
-                options->count * (kernel->halos > 0 ? kernel->halos : 1) *
-                    (options->reps + options->warmup));
-    int any = code == RINGSIDE_WRONG_DATA;
-    must(MPI_Allreduce(MPI_IN_PLACE, &any, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD), "verifying");
-    return any ? WRONG_DATA : DONE;
+    return tell_wrong(wrong, rank, options) ? WRONG_DATA : DONE;
 }
 
 /* Rank 0 prints the times of all: `seconds` are this rank's, `spare` has as much room. */

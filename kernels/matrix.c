@@ -18,7 +18,7 @@ static const struct ringside_setting SETTINGS[] = {
     {NULL, 0, 0, 0, NULL},
 };
 
-static const double POISON = -1.0;  /* no element of a matrix holds it */
+static const double POISON = -1.0; /* no element of a matrix holds it */
 
 struct matrix {
     MPI_Comm comm;
@@ -242,13 +242,6 @@ static const char *variant(int index) {
     return index >= 0 && index < VARIANT_COUNT ? VARIANTS[index].name : NULL;
 }
 
-static int find(const char *name) {
-    for (int i = 0; name != NULL && i < VARIANT_COUNT; i++)
-        if (strcmp(VARIANTS[i].name, name) == 0)
-            return i;
-    return -1;
-}
-
 /* ---- shape and memory ---- */
 
 /* The greatest divisor of n that is not above its square root; 0 for 0. */
@@ -400,7 +393,7 @@ static int run(MPI_Comm comm, const char *name, int64_t count, const int64_t *se
     TRY(MPI_Comm_size(comm, &m.size));
     *wrong = 0;
 
-    const int chosen = find(name);
+    const int chosen = ringside_find(variant, name);
     const struct variant *v = &VARIANTS[chosen < 0 ? 0 : chosen];
     int64_t arguments[RINGSIDE_ARGUMENTS] = {chosen, count, repetitions}, bytes = 0;
     int code = ringside_read_settings(SETTINGS, settings, &arguments[3]);

@@ -50,7 +50,7 @@ static const char *variant(int index) { return exchange_variant(VARIANTS, VARIAN
 
 static int run(MPI_Comm comm, const char *name, int64_t bytes, const int64_t *settings,
                int repetitions, double *seconds, int64_t *wrong) {
-    return exchange_run(&ringside_pingpong, VARIANTS, VARIANT_COUNT, prepare, comm, name, bytes,
+    return exchange_run(&ringside_pingpong, VARIANTS, prepare, comm, name, bytes,
                         settings, repetitions, seconds, wrong);
 }
 

@@ -126,8 +126,7 @@ enum { VARIANT_COUNT = sizeof VARIANTS / sizeof VARIANTS[0] };
 /* ---- the kernel ---- */
 
 static int prepare(struct exchange *e) {
-    e->to = (e->rank + 1) % e->size;
-    e->from = (e->rank - 1 + e->size) % e->size;
+    exchange_around(e);
     return MPI_SUCCESS;
 }
 
@@ -135,7 +134,7 @@ static const char *variant(int index) { return exchange_variant(VARIANTS, VARIAN
 
 static int run(MPI_Comm comm, const char *name, int64_t doubles, const int64_t *settings,
                int repetitions, double *seconds, int64_t *wrong) {
-    return exchange_run(&ringside_ring, VARIANTS, VARIANT_COUNT, prepare, comm, name, doubles,
+    return exchange_run(&ringside_ring, VARIANTS, prepare, comm, name, doubles,
                         settings, repetitions, seconds, wrong);
 }
 

@@ -26,8 +26,7 @@ static const struct variant VARIANTS[] = {
 enum { VARIANT_COUNT = sizeof VARIANTS / sizeof VARIANTS[0] };
 
 static int prepare(struct exchange *e) {
-    e->to = (e->rank + 1) % e->size;
-    e->from = (e->rank - 1 + e->size) % e->size;
+    exchange_around(e);
     e->trips = exchange_trips(e->settings[TRIPS], e->count);
     return MPI_SUCCESS;
 }
@@ -36,7 +35,7 @@ static const char *variant(int index) { return exchange_variant(VARIANTS, VARIAN
 
 static int run(MPI_Comm comm, const char *name, int64_t bytes, const int64_t *settings,
                int repetitions, double *seconds, int64_t *wrong) {
-    return exchange_run(&ringside_ringshift, VARIANTS, VARIANT_COUNT, prepare, comm, name, bytes,
+    return exchange_run(&ringside_ringshift, VARIANTS, prepare, comm, name, bytes,
                         settings, repetitions, seconds, wrong);
 }
 

@@ -186,6 +186,9 @@ enum { RINGSIDE_ARGUMENTS = 3 + RINGSIDE_MAX_SETTINGS };
 int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
                    const int64_t arguments[RINGSIDE_ARGUMENTS]);
 
+/* The place of a name among those that `variant` gives, or -1. */
+int ringside_find(const char *(*variant)(int index), const char *name);
+
 /* For kernels. Copies the settings given, or all as usual where that is NULL; RINGSIDE_BAD_SETTING
  * if one is out of its range. */
 int ringside_read_settings(const struct ringside_setting table[], const int64_t *given,

@@ -1,6 +1,7 @@
 """Running programs on ranks, under mpiexec, with a limit; building kernels from edited sources."""
 
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -57,6 +58,15 @@ def make(directory: Path, target: str, **variables: str) -> Path:
     built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
     assert built.returncode == 0, built.stdout + built.stderr
     return directory / target
+
+
+def interposer(directory: Path, text: str) -> Path:
+    """A library that stands between a program and MPI as the scope does, from its C source."""
+    for name in ("kernels", "scope"):
+        (directory / name).mkdir()
+    shutil.copy(SOURCES / "Makefile", directory / "kernels")
+    (directory / "scope" / "front.c").write_text(text)  # built as the scope is
+    return make(directory / "kernels", "libscope.so")
 
 
 def python(n: int, tmp_path: Path, text: str, **variables: str) -> list[str]:

@@ -126,7 +126,8 @@ comm = MPI.COMM_WORLD
 vector = MPI.DOUBLE.Create_vector(3, 2, 4)
 found = datatype.layout(vector.Create_resized(0, 8))
 tell(found.tree)
-tell(found.lb, found.ub, found.true_extent, found.size, len(found.elements), found.elements[1])
+ub = found.lb + found.extent
+tell(found.lb, ub, found.true_extent, found.size, len(found.elements), found.elements[1])
 tell(draw.text(draw.datatype(vector, count=1)))
 try:
     datatype.layout(MPI.INT.Create_contiguous(100_001))

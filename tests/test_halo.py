@@ -2,10 +2,9 @@
 
 import csv
 import re
-import shutil
 
 import pytest
-from ranks import SOURCES, make, mpirun, mpiruns, python
+from ranks import interposer, mpirun, mpiruns, python
 
 from ringside import kernels, mpi
 
@@ -406,11 +405,7 @@ AFTER(8, PMPI_Recv(buffer, count, type, source, tag, comm, status))
 
 
 def test_a_broken_call_leaves_nothing_stuck(tmp_path):
-    source = tmp_path / "front.c"
-    source.write_text(INTERPOSER)
-    shutil.copy(SOURCES / "Makefile", tmp_path)
-    source.rename(tmp_path / "scope_front.c")  # the Makefile builds it as it builds the scope
-    front = make(tmp_path, "libscope.so")
+    front = interposer(tmp_path, INTERPOSER)
     cases = [
         (1, "irecv_isend_waitall"),
         (2, "irecv_isend_waitall"),

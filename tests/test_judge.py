@@ -1,4 +1,4 @@
-"""The judge (kernels/scope_judge.c) against cases made by hand: in C, without MPI or engines."""
+"""The judge (scope/judge.c) against cases made by hand: in C, without MPI or engines."""
 
 import subprocess
 from pathlib import Path
@@ -13,7 +13,7 @@ def test_judge_on_cases_made_by_hand(tmp_path):
     build = (kernels.directory() / "commands").read_text()  # its compiler and its flags
     compiler = build.split(" ; ")[0].replace("-MMD -MP", "")
     made = subprocess.run(
-        f'{compiler} -I. "{HERE / "judge_test.c"}" scope_judge.c -o "{program}"',
+        f'{compiler} -I../scope "{HERE / "judge_test.c"}" ../scope/judge.c -o "{program}"',
         shell=True,
         cwd=HERE.parent / "kernels",
         capture_output=True,

@@ -1,10 +1,9 @@
 """The matrix: every variant on every grid, wrong data caught, bad input refused, types freed."""
 
 import re
-import shutil
 
 import pytest
-from ranks import SOURCES, make, mpirun, python
+from ranks import interposer, mpirun, python
 
 from ringside import kernels
 
@@ -154,9 +153,7 @@ int MPI_Type_free(MPI_Datatype *type) {
 
 
 def test_an_error_in_the_middle_leaves_nothing(tmp_path):
-    (tmp_path / "scope_front.c").write_text(FRONT)  # the Makefile builds it as the scope
-    shutil.copy(SOURCES / "Makefile", tmp_path)
-    front = make(tmp_path, "libscope.so")
+    front = interposer(tmp_path, FRONT)
     program = f"""
 import ctypes
 front = ctypes.CDLL({str(front)!r}, ctypes.RTLD_GLOBAL)

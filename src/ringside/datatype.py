@@ -40,11 +40,6 @@ class Layout:
     words: str
     tree: str
 
-    @property
-    def ub(self) -> int:
-        """The upper bound: lower bound and extent together."""
-        return self.lb + self.extent
-
     def offsets(self, count: int = 1) -> list[int]:
         """The place of every byte of `count` copies, in the order in which they are sent."""
         return [

@@ -185,7 +185,7 @@ def heat(comm, variant: str, block: np.ndarray, steps: int = 1, rate: float = 0.
     from mpi4py import MPI
 
     _check_comm(comm)
-    check_name("heat has no variant", variant, ["waitall", "overlap"])
+    check_name("heat has no variant", variant, _names(_library().ringside_heat_variant))
     steps = whole("steps", steps, 0, 2**31 - 1)
     good = isinstance(block, np.ndarray) and block.dtype == float and block.ndim == 2
     if not good or not block.flags.c_contiguous or min(block.shape) < 3:
@@ -412,14 +412,20 @@ def _error(
     return RuntimeError(f"{what} returned {code}, which is not known: run `make kernels`.")
 
 
+def _names(variant) -> list[str]:
+    """What a C function gives for 0, 1, 2 and so on, up to NULL."""
+    names = []
+    while name := variant(len(names)):
+        names.append(name.decode())
+    return names
+
+
 @cache
 def _kernels() -> dict[str, dict]:
     """What the library says of each of its kernels."""
     library, found = _library(), {}
     while pointer := library.ringside_kernel(len(found)):
-        about, variants, settings = pointer.contents, [], {}
-        while name := about.variant(len(variants)):
-            variants.append(name.decode())
+        about, settings = pointer.contents, {}
         while about.settings[len(settings)].name:
             setting = about.settings[len(settings)]
             settings[setting.name.decode()] = setting
@@ -431,7 +437,7 @@ def _kernels() -> dict[str, dict]:
             "least_ranks": about.least_ranks,
             "halos": about.halos,
             "why": about.why,
-            "variants": variants,
+            "variants": _names(about.variant),
             "settings": settings,
             "run": about.run,
         }
@@ -457,6 +463,8 @@ def _library() -> ctypes.CDLL:
         ) from None
     library.ringside_kernel.argtypes = [ctypes.c_int]
     library.ringside_kernel.restype = ctypes.POINTER(_Kernel)
+    library.ringside_heat_variant.argtypes = [ctypes.c_int]
+    library.ringside_heat_variant.restype = ctypes.c_char_p
     library.ringside_available_bytes.argtypes = []
     library.ringside_available_bytes.restype = ctypes.c_int64
     return library

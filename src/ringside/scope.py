@@ -1,4 +1,4 @@
-"""The scope, seen from inside an engine: the Python face of `kernels/scope*.c`.
+"""The scope, seen from inside an engine: the Python face of `scope/*.c`.
 
 `load()` comes before mpi4py's MPI module. Everything else can be called at any time, from any
 thread, also while the main thread is stuck in an MPI call.

@@ -1,6 +1,6 @@
 """From the states of all ranks to a wait-for graph, and a verdict in words.
 
-The scope has judged already (`kernels/scope_judge.c`); here its report becomes something to read.
+The scope has judged already (`scope/judge.c`); here its report becomes something to read.
 """
 
 from collections.abc import Iterator, Sequence

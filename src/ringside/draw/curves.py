@@ -54,6 +54,25 @@ def _series(table: DataFrame, by: str) -> dict[str, Any]:
     return found
 
 
+def _curves(ax: Axes, series: dict[str, Any]) -> list:
+    """Medians as marks, the deciles as a band; one handle a series for the legend."""
+    handles = []
+    for place, deciles in enumerate(series.values()):
+        look = _look(place)
+        ax.fill_between(deciles.index, deciles[0.1], deciles[0.9], color=look["color"], alpha=0.2)
+        handles += ax.plot(deciles.index, deciles[0.5], linewidth=1.2, markersize=8, **look)
+    return handles
+
+
+def _fits(ax: Axes, fits: dict[str, Any] | None, at, *sizes) -> list:
+    """Fits as lines over ``at``, each by what it predicts for ``sizes``; their handles."""
+    handles = []
+    for place, fit in enumerate((fits or {}).values()):
+        style = ["--", ":", "-."][place % 3]
+        handles += ax.plot(at, fit.predict(*sizes), color=INK, linestyle=style, linewidth=2)
+    return handles
+
+
 def _paper(ax: Axes) -> None:
     ax.tick_params(labelsize=FONT)
     ax.grid(color="#DDDDDD", linewidth=0.8)
@@ -84,16 +103,10 @@ def by_bytes(
     of sizes, in bytes, between which the times jump.
     """
     ax = axes_for(ax, 5.4)
-    series, handles = _series(table, "bytes"), []
-    for place, deciles in enumerate(series.values()):
-        look = _look(place)
-        ax.fill_between(deciles.index, deciles[0.1], deciles[0.9], color=look["color"], alpha=0.2)
-        [line] = ax.plot(deciles.index, deciles[0.5], linewidth=1.2, markersize=7, **look)
-        handles.append(line)
+    series = _series(table, "bytes")
+    handles = _curves(ax, series)
     sizes = np.unique(table["bytes"])
-    for place, fit in enumerate((fits or {}).values()):
-        style = ["--", ":", "-."][place % 3]
-        handles += ax.plot(sizes, fit.predict(sizes), color=INK, linestyle=style, linewidth=2)
+    handles += _fits(ax, fits, sizes, sizes)
     labels = [*series, *(fits or {})]
     if step:
         handles.append(ax.axvspan(*step, color=OKABE_ITO["yellow"], hatch="///", alpha=0.5))
@@ -123,18 +136,11 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
     ``predict(bytes, ranks) -> seconds``, and then ``table`` has the column ``bytes`` as well.
     """
     ax = axes_for(ax, 4.8)
-    series, handles = _series(table, "ranks"), []
-    for place, deciles in enumerate(series.values()):
-        look = _look(place)
-        ax.fill_between(deciles.index, deciles[0.1], deciles[0.9], color=look["color"], alpha=0.2)
-        [line] = ax.plot(deciles.index, deciles[0.5], linewidth=1.2, markersize=9, **look)
-        handles.append(line)
+    series = _series(table, "ranks")
+    handles = _curves(ax, series)
     ranks = np.unique(table["ranks"])
-    for place, fit in enumerate((fits or {}).values()):
-        some = np.linspace(ranks[0], ranks[-1], 50)
-        nbytes = np.full(50, table["bytes"].iloc[0])
-        style = ["--", ":", "-."][place % 3]
-        handles += ax.plot(some, fit.predict(nbytes, some), color=INK, linestyle=style, linewidth=2)
+    some = np.linspace(ranks[0], ranks[-1], 50)
+    handles += _fits(ax, fits, some, np.full(50, table["bytes"].iloc[0]) if fits else some, some)
     ax.set_xscale("log", base=2)
     ax.set_xticks(ranks, [str(n) for n in ranks])
     ax.xaxis.set_minor_locator(NullLocator())

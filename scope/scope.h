@@ -4,12 +4,12 @@
  * chapter "Tool Support"). Loaded with global visibility before the program's MPI calls are bound
  * (from Python before mpi4py.MPI, elsewhere by LD_PRELOAD), it sees every one of them.
  *
- *   scope.c              the state of this rank, its tables, its events, what Python calls
- *   scope_calls.c        point-to-point calls, and waiting for them
- *   scope_collectives.c  collectives and communicators
- *   scope_types.c        derived datatypes that are not freed
- *   scope_judge.c        from the states of all ranks to a verdict (no MPI in it)
- *   scope_world.c        the thread that talks to the other ranks: rounds, verdicts, drain
+ *   state.c        the state of this rank, its tables, its events, what Python calls
+ *   messages.c     point-to-point calls, and waiting for them
+ *   collectives.c  collectives and communicators
+ *   types.c        derived datatypes that are not freed
+ *   judge.c        from the states of all ranks to a verdict (no MPI in it)
+ *   rounds.c       the thread that talks to the other ranks: rounds, verdicts, drain
  *
  * Who runs what. The program's thread makes the calls. A blocking call is served as its
  * nonblocking form and polled, so that it can be left. The scope's own thread, one a rank, talks
