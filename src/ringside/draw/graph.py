@@ -182,11 +182,7 @@ def ring(n: int, ax: Axes | None = None) -> Axes:
 
 def _kinds(state: dict, target: int) -> set[str]:
     """What a rank needs of another one: "send", "recv", "collective"..."""
-    return {
-        need["kind"]
-        for need in state.get("needs", ())
-        if target in need.get("targets", ())
-    }
+    return {need["kind"] for need in state.get("needs", ()) if target in need.get("targets", ())}
 
 
 def _doing(state: dict, target: int) -> str:
