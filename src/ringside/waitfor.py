@@ -291,7 +291,8 @@ def _place(mismatch: dict) -> str:
     comm = mismatch["comm"]
     where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}"
     return (
-        f"Mismatch: collective number {mismatch['index']} on {where} is not one call but several."
+        f"Mismatch: as collective number {mismatch['index']} on {where} the ranks made calls that "
+        "do not fit together."
     )
 
 
