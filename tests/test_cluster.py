@@ -537,11 +537,11 @@ def test_restart_keeps_client_and_view(cluster, view):
 class Notebook:
     """A kernel as JupyterLab runs it."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, alone: bool):
         self.manager = KernelManager()
-        self.manager.start_kernel(
-            env=os.environ | {"IPYTHONDIR": str(directory), "IPP_NONINTERACTIVE": "1"}
-        )
+        environment = os.environ | {"IPYTHONDIR": str(directory)}
+        environment["IPP_NONINTERACTIVE"] = "1" if alone else ""
+        self.manager.start_kernel(env=environment)
         self.client = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=LIMIT)
@@ -574,22 +574,39 @@ class Notebook:
         self.manager.shutdown_kernel(now=True)
 
 
-@pytest.fixture
-def notebook(tmp_path):
-    """A notebook with a cluster of 4 ranks of its own; killed at the end, nothing may be left."""
-    notebook = Notebook(tmp_path)
+@pytest.fixture(params=["alone", "with a person"])
+def notebook(request, tmp_path):
+    """A notebook with a cluster of 4 ranks of its own; killed at the end, nothing may be left.
+
+    As nbval runs it, and as a person does: then output is streamed, and after 2 s of waiting a
+    progress bar is shown, which waits in slices.
+    """
+    notebook = Notebook(tmp_path, alone=request.param == "alone")
     try:
         out = notebook.run("import ringside; cluster = ringside.start(4); cluster._info()")
         assert out[-1]["msg_type"] == "execute_result", out
+        notebook.run("%%px\n" + SETUP)
         yield notebook
     finally:
         notebook.close()
         assert wait_for(lambda: not list((tmp_path / "profile_ringside").glob("cluster-*/")), 8)
 
 
-def test_in_a_notebook(notebook):
-    assert notebook.run("%%px\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD") == []
+def names_of_errors(out: list[dict]) -> list[str]:
+    return [one["content"]["ename"] for one in out if one["msg_type"] == "error"]
 
+
+def shown(out: list[dict]) -> str:
+    """All text a person sees beneath the cell."""
+    parts = []
+    for one in out:
+        content = one["content"]
+        parts.append(content.get("text") or "\n".join(content.get("traceback", ())))
+        parts.append(content.get("data", {}).get("text/plain", ""))
+    return "\n".join(parts)
+
+
+def test_in_a_notebook(notebook):
     for stream in ("--stream", "--no-stream"):
         out = notebook.run(f"%%px {stream}\ncomm.recv(source=(comm.rank + 1) % comm.size)")
         errors = [one for one in out if one["msg_type"] == "error"]
@@ -600,13 +617,67 @@ def test_in_a_notebook(notebook):
         assert "image/png" in beneath[0]["content"]["data"]
         assert not any("Ringside:" in str(one["content"]) for one in out)
 
-    begun = time.monotonic()
-    out = notebook.run("%%px\nif comm.rank == 1: comm.recv(source=0)\nelse:\n while 1: pass", 3.0)
-    assert time.monotonic() - begun < 12
-    assert [one["content"]["ename"] for one in out if one["msg_type"] == "error"] == ["Stopped"]
-
     out = notebook.run("%%px --targets 2\nprint(comm.rank)")
-    assert "2" in "".join(one["content"].get("text", "") for one in out)
+    assert "2" in shown(out)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if rank == 1: comm.recv(source=0)\nwhile True: pass",
+        "if rank == 1: held_receive(source=0)\nwhile True: pass",
+        "try: time.sleep(60)\nfinally: time.sleep(2)",  # leaves late
+    ],
+)
+def test_stop_in_a_notebook(notebook, code):
+    notebook.run("%%px\n" + HOLDING)
+    begun = time.monotonic()
+    out = notebook.run(f"%%px\nprint('before')\n{code}", 3.0)
+    assert time.monotonic() - begun < 12
+    assert names_of_errors(out) == ["Stopped"], shown(out)
+    assert "before" in shown(out)
+
+
+def test_a_rank_that_fails_late_leaves_no_cell_hanging(notebook):
+    out = notebook.run("%%px\nif rank == 1:\n    time.sleep(4)\n    1 / 0\ncomm.Barrier()")
+    assert names_of_errors(out) == ["Deadlock"], shown(out)
+    assert "rank 1 raised ZeroDivisionError" in shown(out)
+
+
+def test_an_error_in_finally_does_not_hide_the_verdict(notebook):
+    out = notebook.run(
+        """
+        %%px
+        own = comm.Dup()
+        try:
+            own.recv(source=(rank + 1) % size)
+        finally:
+            raise RuntimeError("of the finally")
+        """
+    )
+    assert names_of_errors(out) == ["Deadlock"], shown(out)
+    text = next(shown([one]) for one in out if one["msg_type"] == "error")
+    assert text.index("0 -> 1 -> 2 -> 3 -> 0") < text.index("rank 0 raised RuntimeError")
+
+
+def test_a_verdict_that_the_cell_caught_is_shown(notebook):
+    out = notebook.run(
+        """
+        %%px
+        try:
+            comm.recv(source=(rank + 1) % size)
+        except MPI.Exception:
+            pass
+        """
+    )
+    assert names_of_errors(out) == []
+    assert shown(out).count("0 -> 1 -> 2 -> 3 -> 0") == 1
+
+
+def test_what_c_prints_on_standard_error_is_shown(notebook):
+    """The scope says so what it does not judge."""
+    out = notebook.run("%%px --targets 1\nlibc = ctypes.CDLL(None)\nlibc.perror(b'not judged')")
+    assert "not judged" in shown(out)
 
 
 # ---------------------------------------------------------------- locks
