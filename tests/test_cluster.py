@@ -13,7 +13,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from ipyparallel import CompositeError, interactive
+from ipyparallel import CompositeError, RemoteError, interactive
 from jupyter_client.manager import KernelManager
 
 import ringside
@@ -125,6 +125,32 @@ def test_a_second_notebook_with_another_n_replaces_the_ranks(cluster, view, ipyt
         view.execute("rank")
     assert view.apply_sync(os.getpid) == json.loads(out)["pids"]
     assert cluster.n == 2
+
+
+def test_a_controller_that_answers_late_is_waited_for(cluster, ipython_directory):
+    """On a loaded machine; the second notebook used to end the first one's ranks."""
+    before, controller = pids(cluster), cluster.client.request("status")["controller"]
+    other = run_python(ATTACH, ipython_directory, "4")
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        time.sleep(6)
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    out, err = other.communicate(timeout=LIMIT)
+    assert other.returncode == 0, err
+    assert json.loads(out)["pids"] == before == pids(cluster)
+
+
+def test_a_controller_that_does_not_answer_is_left_alone(cluster, ipython_directory):
+    before, controller = pids(cluster), cluster.client.request("status")["controller"]
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        code = "import ringside; ringside.start(4, timeout=1)"
+        _, err = run_python(code, ipython_directory).communicate(timeout=LIMIT)
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    assert "does not answer" in err
+    assert pids(cluster) == before
 
 
 def test_two_notebooks_that_start_at_once_share_one_cluster(tmp_path):
@@ -330,6 +356,28 @@ def test_the_python_error_that_left_others_waiting_comes_first(view):
     assert [error[:3] for error in caught.value.errors] == [(2, "ValueError", "no such halo")]
 
 
+def test_what_was_cleared_is_said_within_the_error(view, monkeypatch):
+    monkeypatch.setattr(client.Client, "_tidy", lambda self: "Ringside: all is in order again")
+    with pytest.raises(CompositeError) as caught:
+        view.execute("1 / 0")
+    assert caught.value.render_traceback()[-1] == "Ringside: all is in order again"
+    with pytest.raises(RemoteError) as caught:
+        view.client[1].execute("1 / 0", block=True)
+    assert caught.value.render_traceback()[-1] == "Ringside: all is in order again"
+    with pytest.raises(ringside.Deadlock, match=r"Ringside: all is in order again$"):
+        view.execute("if rank != 2: comm.barrier()")
+
+
+def test_an_error_is_told_once(view):
+    result = view.execute("1 / 0", block=False)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(CompositeError) as caught:
+            result.get()
+        errors.append(caught.value)
+    assert errors[0] is errors[1]
+
+
 def test_errors_of_python_alone_are_left_as_they_are(view):
     with pytest.raises(CompositeError, match="division by zero"):
         view.execute("1 / 0")
@@ -372,6 +420,45 @@ def test_interrupt_frees_a_stuck_rank(cluster, view):
     with pytest.raises(ringside.Stopped) as caught:
         waiting.get(timeout=10)
     assert caught.value.verdict.kind == "stopped"
+
+
+@pytest.mark.parametrize(
+    ("seconds", "error"),
+    [
+        *((seconds, ValueError) for seconds in (0, -1.5, float("nan"), float("inf"))),
+        *((seconds, TypeError) for seconds in (True, "20", None)),
+    ],
+)
+def test_quiet_is_a_number_above_zero(cluster, seconds, error):
+    with pytest.raises(error, match="seconds is a number"):
+        cluster.quiet(seconds)
+    cluster.quiet(30)
+
+
+COUNTED = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from ringside import scope
+seen, count = [], scope.thread
+scope.thread = seen.append
+thread = threading.Thread(target=lambda: seen.append("ran"))
+thread.start()
+thread.join()
+with ThreadPoolExecutor(1) as pool:
+    # A thread that a counted one starts counts as well.
+    pool.submit(lambda: threading.Timer(0, seen.append, ["timer"]).start())
+while threading.active_count() > before:
+    time.sleep(0.01)
+scope.thread = count
+"""
+
+
+def test_threads_of_a_cell_are_counted(cluster, view):
+    view.execute("import threading; before = threading.active_count()")
+    view.execute(COUNTED)
+    for seen in view["seen"]:
+        assert seen[:3] == [1, "ran", -1]
+        assert sorted(map(str, seen[3:])) == sorted(["1", "1", "timer", "-1", "-1"])
 
 
 @pytest.mark.parametrize(
