@@ -343,6 +343,8 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
     const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
     if (!err && *provided == MPI_THREAD_MULTIPLE)
         scope_start();
+    if (!err)
+        scope_outside_begin();
     return err;
 }
 
@@ -355,6 +357,7 @@ int MPI_Init(int *argc, char ***argv) {
  * broken out of it: who was broken out of another call comes here yet. */
 int MPI_Finalize(void) {
     struct call call;
+    scope_outside_end();
     if (scope_begin(&call, CALL_Finalize, WORLD) == GO) {
         struct comm *c = WORLD;
         struct record need = {.kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER};

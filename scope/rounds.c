@@ -388,6 +388,7 @@ static void stop_the_world(const struct report *reports, const struct unreceived
     atomic_store(&scope.stop, NO_STOP);
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, seconds, ours, taken < 0);
+    scope_outside_told(scope.told);
     scope_unlock();
     free_reports(now);
     free(rest);

@@ -9,6 +9,7 @@
  *   collectives.c  collectives and communicators
  *   types.c        derived datatypes that are not freed
  *   judge.c        from the states of all ranks to a verdict (no MPI in it)
+ *   outside.c      what is different without a notebook
  *   rounds.c       the thread that talks to the other ranks: rounds, verdicts, drain
  *
  * Who runs what. The program's thread makes the calls. A blocking call is served as its
@@ -262,6 +263,13 @@ long long scope_open_types(void);
 /* scope_world.c */
 void scope_start(void);
 void scope_finish(void);
+
+/* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
+void *scope_outside_room(size_t bytes);       /* for the events; NULL: take your own */
+void scope_outside_begin(void);               /* MPI has begun, and the scope with it */
+void scope_outside_told(const char *report);  /* of a break, before any call is left */
+void scope_outside_left(MPI_Comm comm);       /* by the program's thread, before the error */
+void scope_outside_end(void);                 /* MPI is about to end */
 
 /* Names, in the order of their numbers. */
 #define SCOPE_CALLS(X) \

@@ -74,6 +74,7 @@ enum begin scope_begin(struct call *call, int name, const struct comm *comm) {
     scope_lock();
     if (scope.raise && !cleans_up(name)) {
         scope_unlock();
+        scope_outside_left(comm->handle);
         PMPI_Comm_call_errhandler(comm->handle, scope.code);
         return LEAVE;
     }
@@ -122,6 +123,8 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
         scope.epoch++;
     scope.inside = false;
     scope_unlock();
+    if (err != MPI_SUCCESS && err == scope.code)
+        scope_outside_left(comm->handle);
     if (err != MPI_SUCCESS && (err == scope.code || err == scope.refused))
         PMPI_Comm_call_errhandler(comm->handle, err);
     return err;
@@ -250,7 +253,9 @@ void scope_count(int row, int comm, int peer, int tag, int by) {
 bool scope_tables(void) {
     scope.room_counts = 256;
     scope.counts = calloc((size_t)scope.room_counts, sizeof *scope.counts);
-    scope.events = calloc(EVENTS, sizeof *scope.events);
+    scope.events = scope_outside_room(EVENTS * sizeof *scope.events);
+    if (!scope.events)
+        scope.events = calloc(EVENTS, sizeof *scope.events);
     return scope.counts && scope.events;
 }
 
