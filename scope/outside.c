@@ -10,7 +10,8 @@
  * not buried under what the library and every rank have to say of it. Another handler that returns
  * is obeyed.
  *
- * Open MPI's Fortran library calls PMPI_X where MPICH's calls MPI_X: its calls are led here. */
+ * A Fortran program calls a library of its own, which calls C: Open MPI's as PMPI_X throughout,
+ * MPICH's as MPI_X but, of the module mpi_f08, in part as PMPI_X. Those calls are led here. */
 #define _GNU_SOURCE
 #include "scope.h"
 
@@ -267,7 +268,7 @@ int MPI_Abort(MPI_Comm comm, int code) {
     return PMPI_Abort(comm, code);
 }
 
-/* ---- Fortran on Open MPI ---- */
+/* ---- Fortran ---- */
 
 /* One entry of a library's table of functions from elsewhere: PMPI_X becomes MPI_X. */
 static void redirect(const ElfW(Rela) *entry, ElfW(Addr) base, const char *name) {
@@ -303,7 +304,12 @@ static const void *at(ElfW(Addr) address, ElfW(Addr) base) {
 static int lead_here(struct dl_phdr_info *object, size_t size, void *unused) {
     (void)size;
     (void)unused;
-    if (!strstr(object->dlpi_name, "libmpi_mpifh") && !strstr(object->dlpi_name, "libmpi_usempi"))
+    static const char *const fortran[] = {"/libmpi_mpifh", "/libmpi_usempi", "/libmpifort",
+                                          "/libmpichfort"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof fortran / sizeof *fortran; i++)
+        found = found || strstr(object->dlpi_name, fortran[i]);
+    if (!found)
         return 0;
     const ElfW(Dyn) *dynamic = NULL;
     for (int i = 0; i < object->dlpi_phnum; i++)

@@ -266,6 +266,7 @@ def _follow(plan: Plan, directory: Path) -> _Run:
         try:
             _watch(run, signals)
         finally:
+            run.report = run.report or _report(directory)  # it may have come with the end
             _end(run)
         for speaker in speakers:
             speaker.join(PATIENCE)
@@ -303,7 +304,7 @@ def _pass_on(run: _Run, pipe, to: int) -> None:
 
 def _watch(run: _Run, signals: set) -> None:
     """Until mpiexec has ended, or it is for us to end it."""
-    sampled, deadline = 0.0, float("inf")
+    sampled, begun, deadline = 0.0, 0, float("inf")
     while run.process.poll() is None:
         said = signal.sigtimedwait(signals, TICK)
         now = time.monotonic()
@@ -313,7 +314,8 @@ def _watch(run: _Run, signals: set) -> None:
             run.interrupted, deadline = said.si_signo, now + PATIENCE
             if said.si_code <= 0:  # by a process; the terminal has told mpiexec itself
                 run.process.send_signal(said.si_signo)
-        if now - sampled >= SAMPLE:
+        before, begun = begun, len(list(run.directory.glob("rank-*.json")))
+        if begun != before or now - sampled >= SAMPLE:
             sampled = now
             run.shared |= launch.shared_memory(list(_started(run.directory)))
         if run.report is None:
@@ -374,12 +376,21 @@ def _end(run: _Run) -> None:
         run.process.wait()
     started = _started(run.directory)
     rest = [pid for pid, (_, launcher) in started.items() for pid in (pid, launcher)]
-    limit = time.monotonic() + 1
-    while any(map(launch.alive, rest)) and time.monotonic() < limit:
-        time.sleep(0.01)
-    launch.kill([pid for pid in rest if launch.alive(pid)])
+    if not _gone(rest, 1):
+        launch.kill([pid for pid in rest if launch.alive(pid)])
+        _gone(rest, PATIENCE)
     if ours or run.process.returncode != 0:
         launch.remove(run.shared - launch.shared_memory(_everyone()))
+
+
+def _gone(pids: list[int], seconds: float) -> bool:
+    """Whether all of them have ended, within so many seconds."""
+    limit = time.monotonic() + seconds
+    while any(map(launch.alive, pids)):
+        if time.monotonic() > limit:
+            return False
+        time.sleep(0.01)
+    return True
 
 
 def _everyone() -> list[int]:
