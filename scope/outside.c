@@ -39,8 +39,7 @@ static bool wanted(void) { return directory[0] != '\0'; }
 /* Before main: the environment may change later, and Fortran's calls may come at once. */
 __attribute__((constructor)) static void look_around(void);
 
-/* Not there yet in every version of the scope. */
-void scope_quiet(double seconds) __attribute__((weak));
+void scope_quiet(double seconds); /* state.c */
 
 /* ---- files ---- */
 
@@ -197,7 +196,7 @@ void scope_outside_begin(void) {
     if (!wanted())
         return;
     const char *quiet = getenv("RINGSIDE_QUIET"), *insist = getenv("RINGSIDE_INSIST");
-    if (quiet && atof(quiet) > 0 && scope_quiet)
+    if (quiet && atof(quiet) > 0)
         scope_quiet(atof(quiet));
     if (insist && *insist == '1')
         atomic_store(&scope.insist, true);
