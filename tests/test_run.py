@@ -54,6 +54,14 @@ static void receive_from_each_other(void) {
     }
 }
 
+static void test_for_ever(void) {
+    int value, done = 0;
+    MPI_Request request;
+    MPI_Irecv(&value, 1, MPI_INT, size - 1 - rank, 0, MPI_COMM_WORLD, &request);
+    while (!done)
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     MPI_Init(&argc, &argv);
@@ -66,6 +74,8 @@ int main(int argc, char **argv) {
         bytes();
     if (strcmp(what, "handler") == 0)
         receive_from_each_other();
+    if (strcmp(what, "test") == 0)
+        test_for_ever();
     if (strcmp(what, "kill") == 0 && rank == 2)
         raise(SIGKILL);
     if (strcmp(what, "exit") == 0 && rank == 2)
@@ -267,7 +277,7 @@ def test_a_rank_of_python_that_raises_while_others_wait(run, tmp_path):
     source += "if comm.rank == 1:\n    1 / 0\ncomm.Barrier()\n"
     (tmp_path / "raises.py").write_text(source)
     done = run(3, "raises.py")
-    assert done.returncode == 120
+    assert done.returncode == 121
     assert done.stdout.count(b"printed") == 3  # flushed, though nobody came to the end
     said = lines(done.stderr)
     assert said.count("ZeroDivisionError: division by zero") == 1
@@ -275,6 +285,14 @@ def test_a_rank_of_python_that_raises_while_others_wait(run, tmp_path):
     assert "rank 0 is in MPI_Barrier while rank 1 is in MPI_Finalize" in said[-5]
     assert said[-4].endswith(", raises.py:7") and "MPI_Barrier" in said[-4]
     assert said[-3] == "  rank 1: MPI_Finalize, the end of its program"
+
+
+def test_a_loop_of_tests_is_suspected_after_the_quiet_that_was_asked_for(run, program):
+    begun = time.monotonic()
+    done = run(2, "--quiet", "2", program, "test")
+    assert done.returncode == 122
+    assert time.monotonic() - begun < 20
+    assert sum("MPI_Test" in line and "program.c" in line for line in lines(done.stderr)) == 2
 
 
 def test_fortran_libraries_that_call_by_the_profiling_names_are_seen(run, tmp_path):

@@ -49,8 +49,8 @@ every rank (and its source line, if compiled with -g), and the program is ended.
 
 Exit status: the program's own, or
   2        it cannot be run: wrong usage, no such program, no scope for its MPI library
-  120      deadlock: ranks wait for each other, or for one that has ended
-  121      mismatch: ranks call collectives that do not fit each other
+  120      deadlock: ranks wait for each other, or for what nobody will do
+  121      mismatch: ranks are in collectives that do not fit, MPI_Finalize among them
   122      suspected: ranks do nothing but test in a loop, for longer than --quiet
   128 + s  a rank was killed by signal s, or the run was ended by it (130: Ctrl-C)"""
 
