@@ -345,7 +345,8 @@ def test_an_abort_is_the_programs_own_affair(run, program):
 
 
 def test_a_program_without_mpi(run, tmp_path):
-    done = run(1, "cat", stdin=None, input=b"through\n")
+    line = [sys.executable, "-c", "print(input())"]  # the end of input not every mpiexec passes on
+    done = run(1, *line, stdin=None, input=b"through\n")
     assert (done.returncode, done.stdout, done.stderr) == (0, b"through\n", b"")
     done = run(2, "--events", "none.csv", "true")
     assert done.returncode == 0
@@ -401,6 +402,20 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(program, tmp_path, whom):
     assert not [rank for rank in alive if rank.status() != psutil.STATUS_ZOMBIE]
     assert not [file for file in files if Path(file).exists()]
     assert not list(tmp_path.glob("ringside-*"))
+
+
+def test_nothing_outlives_a_run_that_is_killed(program, tmp_path):
+    process = subprocess.Popen(
+        command(2, program, "spin"),
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert process.stdout.readline() == b"ready\n"
+    others = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate(timeout=20)
+    _, alive = psutil.wait_procs(others, timeout=20)
+    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
 
 
 # ---- what cannot be run ----

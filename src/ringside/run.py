@@ -280,14 +280,19 @@ def _follow(plan: Plan, directory: Path) -> _Run:
 def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
     scope = _preloadable(plan.scope, directory)
     helper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
-    count = ["-n", str(plan.ranks)]
+    count, tie = ["-n", str(plan.ranks)], launch.ends_with_us()
+
+    def before_mpiexec():
+        tie()
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+
     try:
         return subprocess.Popen(
             [*plan.mpiexec, *count, *helper, str(directory), scope, *plan.command],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=plan.environment,
-            preexec_fn=lambda: signal.pthread_sigmask(signal.SIG_SETMASK, mask),
+            preexec_fn=before_mpiexec,
         )
     except OSError as error:
         raise RunError(f"{plan.mpiexec[0]} does not start: {error.strerror}") from None
