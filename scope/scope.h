@@ -449,10 +449,6 @@ bool scope_complete(MPI_Request *request, bool keep_lock, double limit);
 struct report *scope_exchange(bool keep_lock, double limit);
 void scope_free_reports(struct report *reports);
 
-/* outside.c: for programs without a notebook */
-void scope_outside_broken(void);
-void scope_outside_end(void);
-
 /* Names, in the order of their numbers. */
 #define SCOPE_CALLS(X) \
     X(None) X(Send) X(Ssend) X(Bsend) X(Rsend) X(Recv) X(Sendrecv) X(Sendrecv_replace) X(Isend) \
