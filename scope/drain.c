@@ -259,6 +259,7 @@ static void finish_collectives(const struct report *reports) {
         if (!next)
             break;
         last = next->number;
+        next->lost = first_hopeless(reports, next) != INT_MAX;
         n += join_all(reports, next, joined + n, ROOM - n);
     }
     for (bool open = true; open && scope_now() - start < finish_limit;) {
@@ -320,7 +321,7 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!unlike && !is_stuck(reports, next))
+        if (!unlike && !next->lost && !is_stuck(reports, next))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)

@@ -161,6 +161,7 @@ struct comm {
     int places, room;
     uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
     int hashed;
+    bool lost; /* a break leaves the shadow with what cannot be ended */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
 };
