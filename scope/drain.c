@@ -279,21 +279,28 @@ static void finish_collectives(const struct report *reports) {
     free(joined);
 }
 
-/* Is there a collective on this communicator that not all its ranks have finished? Not on one that
- * some have yet to make, or have freed. */
+/* Some may have yet to make this communicator, or have freed it: then it is left as it is. */
+static bool all_have(const struct report *reports, const struct comm *c) {
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct record *e = scope_entered(&reports[c->world[m]], c->number);
+        if (!e || e->kind == GONE)
+            return false;
+    }
+    return true;
+}
+
+/* Is there a collective on this communicator that not all its ranks have finished? */
 static bool is_stuck(const struct report *reports, const struct comm *c) {
-    bool stuck = false;
     for (int m = 0; m < c->size + c->remote; m++) {
         const struct report *report = &reports[c->world[m]];
-        if (!scope_entered(report, c->number))
-            return false;
         for (int i = 0; i < report->rows; i++) {
             const struct record *r = &report->row[i];
-            stuck = stuck || (r->row == POSTED && r->kind == COLLECTIVE &&
-                              (r->comm == c->number || r->peer == c->number));
+            if (r->row == POSTED && r->kind == COLLECTIVE &&
+                (r->comm == c->number || r->peer == c->number))
+                return true;
         }
     }
-    return stuck;
+    return false;
 }
 
 static void give_up(const struct comm *c) {
@@ -321,7 +328,7 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!unlike && !next->lost && !is_stuck(reports, next))
+        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next)))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)

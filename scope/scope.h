@@ -65,6 +65,7 @@ enum need { SEND, RECV, PROBE, COLLECTIVE, WINDOW, BUFFER, UNKNOWN };
 enum kind { RUNNING, STARVED, DEADLOCK, MISMATCH, SUSPECTED, STOPPED, CLEARED };
 enum stop { NO_STOP, STOP_USER, STOP_STARVED, STOP_CLEAR };
 
+enum { GONE = 1 };
 enum { ANY_PEER = -1, NO_PEER = -2, ANY_LABEL = -1 };
 
 /* One row of what a rank tells the others. */
@@ -75,7 +76,7 @@ enum row {
     SENT,       /* `count` messages to `peer` under `tag` */
     RECEIVED,
     HELD,       /* messages that a matched probe took, and whose receive has not begun */
-    ENTERED,    /* `index`: how many collectives it has entered on `comm` */
+    ENTERED,    /* `index`: how many collectives it has entered on `comm`; `kind` GONE: and freed it */
     PLACE,      /* the collective it entered there as number `index`, where not yet compared */
     MEMBER,     /* `peer` belongs to `comm` */
     HOLDS       /* it has locked `peer` of a window */
