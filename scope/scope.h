@@ -18,6 +18,7 @@
  *   rounds.c       the thread that talks to the other ranks
  *   drain.c        taking out what is stuck
  *   report.c       what a rank says of itself, to the others and to Python
+ *   outside.c      what is different without a notebook, under `ringside run`
  *
  * Who runs what. The program's threads make the calls. A blocking call is served as its
  * nonblocking form and polled, so that it can be left. The scope's own thread, one a rank, talks
@@ -334,6 +335,13 @@ void scope_watch_tests(double now);
 void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
 bool scope_away(void);
+
+/* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
+void *scope_outside_room(size_t bytes);      /* for the events; NULL: take your own */
+void scope_outside_begin(void);              /* MPI has begun, and the scope with it */
+void scope_outside_told(const char *report); /* of a break, before any call is left */
+void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
+void scope_outside_end(void);                /* MPI is about to end */
 
 /* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
