@@ -18,7 +18,7 @@
 
 static const double drain_limit = 20;
 static const double away_limit = 0.2;
-static const double finish_limit = 5; /* of a drain, for collectives that all ranks have entered */
+static const double finish_limit = 3; /* of a drain, for collectives that all ranks have entered */
 
 /* ---- messages ---- */
 
@@ -465,7 +465,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     scope.generation++;
     scope.unhide = true;
     scope.raise = scope.busy;
-    scope.broken = scope.busy;
+    scope.broken = scope.busy && (kind == MISMATCH || !scope.settling);
     atomic_store(&scope.stop, NO_STOP);
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,

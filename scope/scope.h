@@ -91,6 +91,7 @@ struct record {
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
+    int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */
@@ -333,6 +334,7 @@ bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing
 bool scope_any_polls(void);
 bool scope_any_waits(double since);
 void scope_watch_tests(double now);
+bool scope_helpers_rest(void); /* threads that never called MPI do not compute */
 /* Out of the lock for a call that waits for the other ranks inside the library, and back. */
 void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
@@ -390,6 +392,7 @@ uint64_t scope_mix_place(uint64_t hash, const struct record *place);
 void scope_hash_last(struct comm *c);
 int scope_operation(MPI_Op op);
 int scope_type(MPI_Datatype type);
+const char *scope_likeness(int likeness); /* in words, "" for none */
 const char *scope_operation_name(int operation);
 
 /* comms.c */
@@ -459,7 +462,8 @@ void scope_free_reports(struct report *reports);
     X(Imrecv) X(Wait) X(Waitall) X(Waitany) X(Waitsome) X(Test) X(Testall) X(Testany) \
     X(Testsome) X(Request_get_status) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) \
     X(Recv_init) X(Start) \
-    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) \
+    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) X(Comm_detach_buffer) \
+    X(Buffer_flush) X(Comm_flush_buffer) \
     X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) \
     X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) X(Allgatherv) X(Alltoall) X(Alltoallv) \
     X(Alltoallw) X(Scan) X(Exscan) X(Reduce_scatter) X(Reduce_scatter_block) \
