@@ -310,7 +310,7 @@ static void *watch(void *unused) {
         if (!on)
             continue;
         const double now = scope_now();
-        scope_watch_tests(now);
+        scope_watch_helpers(now);
         if (epoch != scope.epoch) { /* something happened: look soon again */
             epoch = scope.epoch;
             next = 0;

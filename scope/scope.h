@@ -207,9 +207,9 @@ struct thread {
     clockid_t clock;
 
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
-    long long window, tests, tests_seen;
+    long long window, tests, tests_first;
     double start, last, gap; /* its last test, its longest time without one */
-    double cpu_seen, wall_seen, cpu_per_test, cpu_share;
+    double sampled, user_first, wall_first, cpu_per_test, cpu_share;
     MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
     int keyval;
     int call, requests;
@@ -333,7 +333,7 @@ void scope_tested(const struct call *call, bool success);
 bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing else? */
 bool scope_any_polls(void);
 bool scope_any_waits(double since);
-void scope_watch_tests(double now);
+void scope_watch_helpers(double now);
 bool scope_helpers_rest(void); /* threads that never called MPI do not compute */
 /* Out of the lock for a call that waits for the other ranks inside the library, and back. */
 void scope_step_out(struct call *call);
