@@ -191,7 +191,7 @@ half = comm.Split(rank % 2, rank)
 mine = np.zeros(1); other = MPI.Win.Create(mine, 8, comm=half)
 for turn in range(50):
     win.Fence(); other.Fence()
-    other.Put(np.full(1, rank + turn), 1 - half.rank)
+    other.Put(np.full(1, float(rank + turn)), 1 - half.rank)
     other.Fence(); win.Fence()
 got = mine[0]
 other.Free(); half.Free()
