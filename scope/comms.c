@@ -212,6 +212,14 @@ void scope_comm_remove(struct comm *comm) {
     release(comm);
 }
 
+/* Numbers of windows and files are given as those of communicators are. */
+int scope_new_number(const struct comm *c, int *number) {
+    scope_lock();
+    *number = c->rank == 0 ? 1 + scope.rank + scope.size * scope.made++ : 0;
+    scope_unlock();
+    return PMPI_Bcast(number, 1, MPI_INT, 0, c->shadow);
+}
+
 int scope_hash(int a, int b) {
     const uint64_t key = ((uint64_t)(uint32_t)a << 32 | (uint32_t)b) * 0x9E3779B97F4A7C15u;
     return -2 - (int)(key >> 34); /* 30 bits */
@@ -248,7 +256,8 @@ void scope_forget_comms(void) {
         c->history = 0;
     }
     for (int i = scope.n_comms - 1; i >= 0; i--)
-        if (scope.comms[i]->handle == MPI_COMM_NULL && scope.comms[i]->number > 0)
+        if (scope.comms[i]->handle == MPI_COMM_NULL && scope.comms[i]->number > 0 &&
+            !scope.comms[i]->lasting)
             scope_comm_remove(scope.comms[i]);
 }
 
@@ -582,6 +591,19 @@ int MPI_Comm_disconnect(MPI_Comm *comm) {
     return scope_end(&call, WORLD, free_both(c, comm, PMPI_Comm_disconnect));
 }
 
+/* Who is still in its last gate would take the others for those who have not come. */
+static bool awaited(const struct report *reports, const struct comm *c) {
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct report *report = &reports[c->world[m]];
+        for (int i = 0; i < report->rows; i++) {
+            const struct record *need = &report->row[i];
+            if (need->row == NEEDS && need->kind == COLLECTIVE && need->comm == c->number)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* After a round: what all ranks have entered alike need not be compared again. */
 void scope_compared(const struct report *reports) {
     for (int i = scope.n_comms - 1; i >= 0; i--) {
@@ -600,7 +622,8 @@ void scope_compared(const struct report *reports) {
             scope_hash_last(c);
         c->places -= alike;
         memmove(c->place, c->place + alike, (size_t)c->places * sizeof *c->place);
-        if (c->handle == MPI_COMM_NULL && c->number > 0 && (gone || c->places == 0))
+        if (c->handle == MPI_COMM_NULL && c->number > 0 && !c->lasting &&
+            (gone || c->places == 0) && !awaited(reports, c))
             scope_comm_remove(c); /* it was kept for this alone */
     }
 }

@@ -237,7 +237,17 @@ static bool collective_can_end(const struct world *w, int rank, const struct rec
     return all;
 }
 
-/* Who holds the lock has to let it go. */
+/* Locks are given in the order in which they were asked for: who wants one to share waits for who
+ * wants it alone, if it has waited long enough for that to be the reason. */
+static bool comes_first(const struct world *w, const struct record *other, int rank,
+                        const struct record *need) {
+    static const double long_enough = 5;
+    return other->row == NEEDS && other->kind == WINDOW && other->tag == EXCLUSIVE &&
+           other->comm == need->comm && other->peer == need->peer && need->tag == SHARED &&
+           w->reports[rank].since > long_enough;
+}
+
+/* Who holds the lock has to let it go, unless it can be shared. */
 static bool window_can_end(const struct world *w, int rank, const struct record *need,
                            bool *target) {
     if (need->tag == ANY_LABEL)
@@ -246,7 +256,9 @@ static bool window_can_end(const struct world *w, int rank, const struct record 
     for (int r = 0; r < w->n; r++) {
         for (int i = 0; i < w->reports[r].rows && r != rank; i++) {
             const struct record *holds = &w->reports[r].row[i];
-            if (holds->row == HOLDS && holds->comm == need->comm && holds->peer == need->peer)
+            if ((holds->row == HOLDS && holds->comm == need->comm && holds->peer == need->peer &&
+                 (holds->kind == EXCLUSIVE || need->tag == EXCLUSIVE)) ||
+                comes_first(w, holds, rank, need))
                 all = helped(w, r, target) && all;
         }
     }

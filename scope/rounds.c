@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAKE = 1, MANY_COUNTS = 4096, MANY_PLACES = 2048 };
+enum { WAKE = 1, MANY_COUNTS = 4096, MANY_PLACES = 2048, MANY_FREED = 64 };
 
 static const double patience = 0.1;    /* seconds in a call before the others are asked */
 static const double second_look = 0.05;
@@ -198,6 +198,8 @@ static bool out_of_step(const struct report *reports, const struct unreceived *l
             const struct record *e = &reports[r].row[i];
             if (e->row == POSTED && e->waiter)
                 return true; /* begun in this cell */
+            if ((e->row == HOLDS || e->row == EXPOSES || e->row == ACCESSES) && e->count)
+                return true;
             if (e->row != MEMBER)
                 continue;
             const struct record *mine = scope_entered(&reports[r], e->comm);
@@ -272,10 +274,15 @@ static bool hold_round(void) {
     return ending < scope.size;
 }
 
+/* Of a communicator, or of what is freed and kept for this alone. */
 static bool many_places(void) {
-    for (int i = 0; i < scope.n_comms; i++)
-        if (scope.comms[i]->places > MANY_PLACES)
+    int freed = 0;
+    for (int i = 0; i < scope.n_comms; i++) {
+        const struct comm *c = scope.comms[i];
+        freed += c->handle == MPI_COMM_NULL && c->number > 0 && !c->lasting;
+        if (c->places > MANY_PLACES || freed > MANY_FREED)
             return true;
+    }
     return false;
 }
 
@@ -402,6 +409,8 @@ void scope_finish(void) {
     pthread_join(scope.thread, NULL);
     scope_lock();
     atomic_store(&scope.ready, false);
+    scope_finish_windows();
+    scope_finish_files();
     while (scope.n_comms > 0) {
         if (scope.comms[0]->shadow != MPI_COMM_NULL)
             PMPI_Comm_free(&scope.comms[0]->shadow);

@@ -444,6 +444,7 @@ void scope_switch(bool on) {
             scope_op_remove(scope_first());
         scope_forget_counts();
         scope_forget_comms();
+        scope_forget_windows();
         atomic_store(&scope.stop, NO_STOP); /* asked for while nobody listened */
         scope.epoch++;
     }
