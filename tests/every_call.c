@@ -626,6 +626,17 @@ static void between_groups(void) {
     got = low ? 42 : -1;
     CALL(Bcast, &got, 1, MPI_INT, low ? MPI_ROOT : 0, between);
     EXPECT(got, 42);
+    for (int root = 0; root < size - 1; root++) { /* the others in turn, each from itself alone */
+        got = low ? -1 : 42 + root;
+        if (low)
+            CALL(Bcast, &got, 1, MPI_INT, root, between);
+        else if (rank - 1 == root)
+            CALL(Bcast, &got, 1, MPI_INT, MPI_ROOT, between);
+        else
+            CALL(Bcast, NULL, 0, MPI_INT, MPI_PROC_NULL, between);
+        if (low)
+            EXPECT(got, 42 + root);
+    }
     CALL(Ibarrier, between, &requests[0]);
     CALL(Wait, &requests[0], MPI_STATUS_IGNORE);
     CALL(Comm_dup, between, &second);
