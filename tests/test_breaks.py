@@ -9,6 +9,7 @@ import time
 
 import psutil
 import pytest
+from cells import run
 
 from ringside.errors import Left
 
@@ -67,17 +68,16 @@ def held(pids: list[int]) -> list[tuple[int, int, int]]:
 
 def breaks(cluster, cell: str, times: int) -> None:
     for _ in range(times):
-        running = cluster.view.execute(cell, block=False)
         with pytest.raises(Left):
-            running.get(LIMIT)
-    cluster.view.execute("q = win = None; _ = gc.collect()", block=False).get(LIMIT)
+            run(cluster, cell, LIMIT)
+    run(cluster, "q = win = None; _ = gc.collect()", LIMIT)
     gc.collect()
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", CELLS)
 def test_breaks_leave_nothing(cluster, kind):
-    cluster.view.execute(SETTING, block=False).get(LIMIT)
+    run(cluster, SETTING, LIMIT)
     numbers = cluster.view.apply_sync(os.getpid)
     breaks(cluster, CELLS[kind], WARM)
     before = held(numbers)
@@ -88,6 +88,6 @@ def test_breaks_leave_nothing(cluster, kind):
     assert [a[1:] for a in after] == [b[1:] for b in before], "descriptors or threads"
     assert max(grown) <= ROOM, f"grown by {[round(n / 1e6, 1) for n in grown]} MB"
 
-    cluster.view.execute("n = comm.allreduce(1)", block=False).get(LIMIT)
+    run(cluster, "n = comm.allreduce(1)", LIMIT)
     assert cluster.view["n"] == [cluster.n] * cluster.n
     assert cluster.view.apply_sync(os.getpid) == numbers

@@ -10,6 +10,7 @@ import re
 from collections import defaultdict
 
 import pytest
+from cells import ended, run, started
 
 import ringside
 from ringside.errors import Left
@@ -86,9 +87,9 @@ def named(text: str, name: str) -> bool:
 
 def outcome(cluster, first: str, others: str) -> str:
     """What became of a pair: "" as it should be."""
-    running = cluster.view.execute(cell(first, others), block=False)
+    running = started(cluster, cell(first, others))
     try:
-        running.get(LIMIT)
+        ended(cluster, running, LIMIT)
         return "succeeded in silence"
     except Left as left:
         if missing := [name for name in (first, others) if not named(str(left), name)]:
@@ -111,10 +112,9 @@ def outcome(cluster, first: str, others: str) -> str:
 
 def usable(cluster) -> bool:
     """Whether the same engines add up afterwards."""
-    running = cluster.view.execute("total = comm.allreduce(1)", block=False)
     try:
-        running.get(LIMIT)
-        return cluster.view["total"] == [cluster.n] * cluster.n
+        run(cluster, "assert comm.allreduce(1) == size", LIMIT)
+        return True
     except Exception:
         cluster.restart()
         prepare(cluster)
@@ -122,7 +122,7 @@ def usable(cluster) -> bool:
 
 
 def prepare(cluster) -> None:
-    cluster.view.execute(SETTING, block=True)
+    run(cluster, SETTING, LIMIT)
 
 
 def wrong(cluster, pairs: list[tuple[str, str]]) -> dict[str, list[str]]:
@@ -163,7 +163,7 @@ def test_like_collectives_are_not(ranks, n):
     cluster = ranks(n)
     prepare(cluster)
     for name in CALLS:
-        cluster.view.execute(cell(name, name), block=False).get(LIMIT)
+        run(cluster, cell(name, name), LIMIT)
     assert usable(cluster)
 
 
