@@ -160,7 +160,6 @@ order.deadlock(
     "Sendrecv with the same neighbour twice",
     "comm.Sendrecv(np.ones(1), dest=right, recvbuf=np.zeros(1), source=right)",
     ALL,
-    "circle",
     why="each message goes to the right and is waited for from there",
 )
 order.deadlock(
@@ -3525,17 +3524,20 @@ finally:
     why="what is done in `finally` must not hide what came first",
 )
 errors.error(
-    "with: a file that closes itself collectively",
+    "finally: Close, of a file",
     """
 mode = MPI.MODE_CREATE | MPI.MODE_RDWR | MPI.MODE_DELETE_ON_CLOSE
-with MPI.File.Open(comm, "with-an-error", mode) as file:
+file = MPI.File.Open(comm, "with-an-error", mode)
+try:
     if rank == 2: 1 / 0
     file.Write_at_all(8 * rank, np.ones(1))
+finally:
+    file.Close()
 """,
     DIVISION,
     NEXT_BCAST,
     IS_FRESH,
-    why="leaving `with` closes the file on one rank while the others write",
+    why="one rank closes the file, collectively, while the others write",
 )
 errors.error(
     "sys.exit on one rank",

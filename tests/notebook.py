@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
-_ANSI = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
+# Colours, and the bar of progress that ipyparallel shows after two seconds.
+_NOISE = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]|\s*%px:[^\r\n]*\]")
 LEAVE = 12.0  # seconds that the cell gets to end after stop was pressed
 
 
@@ -61,7 +62,7 @@ class Notebook:
                 ended.set()
         watcher.join()
         error = result.error_before_exec or result.error_in_exec
-        text = _ANSI.sub("", captured.stdout + captured.stderr)
+        text = _NOISE.sub("", captured.stdout + captured.stderr)
         for output in captured.outputs:
             text += str((output.data or {}).get("text/plain", ""))
         return Shown(text, error, time.monotonic() - begun, hung.is_set())
