@@ -1,99 +1,108 @@
-/* Collectives and communicators. See scope.h.
+/* Collectives, and their persistent forms. See scope.h.
  *
- * A blocking collective is served as its nonblocking form on the communicator's shadow. Where
- * there is no such form (making and freeing communicators), and for all of them while the scope
- * insists, the ranks first meet in a barrier on the shadow, which can be left. */
+ * A blocking collective is served as its nonblocking form on the communicator's shadow. What each
+ * rank entered, place by place, is compared in the rounds: name, root, operation, and the length
+ * where all have to agree on it. While the scope insists, the ranks meet at a gate first. */
 #include "scope.h"
 
-#include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
-enum { NO_ROOT = -1 };
+/* ---- places ---- */
 
-/* This rank enters the next collective of the communicator. */
-static void enter(struct comm *c, int name, int root) {
+static uint64_t mix(uint64_t hash, uint64_t value) {
+    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    return hash ^ hash >> 29;
+}
+
+uint64_t scope_mix_place(uint64_t hash, const struct record *p) {
+    hash = mix(hash, (uint64_t)p->name << 32 | (uint32_t)p->tag);
+    hash = mix(hash, (uint64_t)(uint32_t)p->waiter);
+    return mix(mix(hash, (uint64_t)p->size), p->detail);
+}
+
+void scope_hash_last(struct comm *c) {
+    if (c->places == 0 || c->place[c->places - 1].index <= c->hashed)
+        return;
+    c->history = scope_mix_place(c->history, &c->place[c->places - 1]);
+    c->hashed = c->place[c->places - 1].index;
+}
+
+struct record *scope_enter(struct comm *c, int name, int root) {
+    static struct record nowhere;
+    scope_hash_last(c);
     c->entered++;
-    memcpy(c->before, c->last, sizeof c->before);
-    if (root == NO_ROOT)
-        snprintf(c->last, sizeof c->last, "%s", scope_names[name]);
-    else
-        snprintf(c->last, sizeof c->last, "%s %d", scope_names[name], root);
+    if (c->places == c->room) {
+        const int room = c->room ? 2 * c->room : 16;
+        struct record *bigger = realloc(c->place, (size_t)room * sizeof *bigger);
+        if (!bigger) {
+            scope.blind = true;
+            return &nowhere;
+        }
+        c->place = bigger;
+        c->room = room;
+    }
+    struct record *p = &c->place[c->places++];
+    *p = (struct record){.row = PLACE,
+                         .comm = c->number,
+                         .index = c->entered,
+                         .name = name,
+                         .tag = root,
+                         .waiter = NO_OPERATION,
+                         .type = -1,
+                         .count = -1,
+                         .size = -1};
+    return p;
 }
 
 /* The library refused it, so that it has not entered after all. */
 static int refused(struct comm *c, int err) {
-    if (err) {
+    if (err && c->places > 0 && c->place[c->places - 1].index == c->entered) {
         c->entered--;
-        memcpy(c->last, c->before, sizeof c->last);
+        c->places--;
     }
     return err;
 }
 
-static int wait_collective(struct call *call, struct comm *c, MPI_Request *request) {
-    MPI_Status status;
-    scope_op_add(COLLECTIVE, *request, c, ANY_PEER, 0, 0);
-    return scope_wait(call, request, &status);
+/* ---- what all ranks have to agree on ---- */
+
+static const struct {
+    MPI_Op op;
+    const char *name;
+} OPERATIONS[] = {
+    {MPI_MAX, "MPI_MAX"},   {MPI_MIN, "MPI_MIN"},       {MPI_SUM, "MPI_SUM"},
+    {MPI_PROD, "MPI_PROD"}, {MPI_LAND, "MPI_LAND"},     {MPI_BAND, "MPI_BAND"},
+    {MPI_LOR, "MPI_LOR"},   {MPI_BOR, "MPI_BOR"},       {MPI_LXOR, "MPI_LXOR"},
+    {MPI_BXOR, "MPI_BXOR"}, {MPI_MAXLOC, "MPI_MAXLOC"}, {MPI_MINLOC, "MPI_MINLOC"},
+};
+enum { OWN_OPERATION = sizeof OPERATIONS / sizeof *OPERATIONS };
+
+int scope_operation(MPI_Op op) {
+    for (int i = 0; i < OWN_OPERATION; i++)
+        if (OPERATIONS[i].op == op)
+            return i;
+    return OWN_OPERATION;
 }
 
-static int meet(struct call *call, struct comm *c) {
-    MPI_Request request = MPI_REQUEST_NULL;
-    const int err = PMPI_Ibarrier(c->shadow, &request);
-    return err ? err : wait_collective(call, c, &request);
+const char *scope_operation_name(int operation) {
+    return operation >= 0 && operation < OWN_OPERATION ? OPERATIONS[operation].name
+                                                       : "an operation of its own";
 }
 
-/* Once all have met some may be on their way already: then nobody leaves. */
-static int meet_to_stay(struct call *call, struct comm *c) {
-    const int err = meet(call, c);
-    if (err != scope.code || !call->complete)
-        return err;
-    call->left = false;
-    return MPI_SUCCESS;
-}
+static const MPI_Datatype TYPES[] = {
+    MPI_BYTE,          MPI_CHAR,           MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, MPI_SHORT,
+    MPI_UNSIGNED_SHORT, MPI_INT,           MPI_UNSIGNED,    MPI_LONG,          MPI_UNSIGNED_LONG,
+    MPI_LONG_LONG,     MPI_UNSIGNED_LONG_LONG, MPI_FLOAT,   MPI_DOUBLE,        MPI_LONG_DOUBLE,
+    MPI_C_BOOL,        MPI_INT8_T,         MPI_INT16_T,     MPI_INT32_T,       MPI_INT64_T,
+    MPI_UINT8_T,       MPI_UINT16_T,       MPI_UINT32_T,    MPI_UINT64_T,      MPI_DOUBLE_INT,
+    MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX,
+};
 
-/* Making a communicator waits for the other ranks inside the library, so without the lock: the
- * scope's thread goes on talking to the others. */
-static void step_out(void) {
-    scope.waiting = NULL;
-    scope.away = true;
-    scope_unlock();
-}
-
-static void step_in(void) {
-    scope_lock();
-    scope.away = false;
-}
-
-static int enter_blocking(struct call *call, struct comm *c, int name, int root) {
-    enter(c, name, root);
-    return atomic_load(&scope.insist) ? meet(call, c) : MPI_SUCCESS;
-}
-
-static int end_blocking(struct call *call, struct comm *c, int err, MPI_Request *request,
-                        int root, long long bytes) {
-    if (!err)
-        err = wait_collective(call, c, request);
-    scope_event(call, c, root == NO_ROOT ? ANY_PEER : c->world[root], ANY_LABEL, bytes, 0);
-    return scope_end(call, c, err);
-}
-
-static int end_nonblocking(struct call *call, struct comm *c, int err, MPI_Request request,
-                           int root, long long bytes) {
-    const struct op *op = err ? NULL : scope_op_add(COLLECTIVE, request, c, ANY_PEER, 0, bytes);
-    scope_event(call, c, root == NO_ROOT ? ANY_PEER : c->world[root], ANY_LABEL, bytes,
-                op ? op->serial : 0);
-    return scope_end(call, c, err);
-}
-
-/* A collective of another thread meets those of the other ranks, where they are served: it goes
- * the same way, only that it cannot be left. */
-static bool elsewhere(const struct comm *c) {
-    return c && atomic_load(&scope.on) && !pthread_equal(pthread_self(), scope.program);
-}
-
-static MPI_Comm way(const struct comm *c, MPI_Comm comm) { return elsewhere(c) ? c->shadow : comm; }
-
-static int plain_wait(int err, MPI_Request *request) {
-    return err ? err : PMPI_Wait(request, MPI_STATUS_IGNORE);
+int scope_type(MPI_Datatype type) {
+    for (int i = 0; i < (int)(sizeof TYPES / sizeof *TYPES); i++)
+        if (TYPES[i] == type)
+            return i;
+    return -1;
 }
 
 static int size_of(MPI_Datatype type) {
@@ -103,274 +112,342 @@ static int size_of(MPI_Datatype type) {
     return size;
 }
 
+/* count < 0: not all know it. Between two groups only the call is compared. */
+static void agree(const struct comm *c, struct record *p, long long count, MPI_Datatype type,
+                  int operation) {
+    p->waiter = operation;
+    if (c->remote || count < 0)
+        return;
+    p->size = count * size_of(type);
+    p->type = scope_type(type);
+    p->count = count <= INT32_MAX ? (int)count : -1;
+}
+
+#if LARGE_COUNTS
+static long long total_c(const MPI_Count counts[], const struct comm *c) {
+    long long sum = 0;
+    for (int i = 0; i < c->size && !c->remote; i++)
+        sum += counts[i];
+    return sum;
+}
+#endif
+
+static long long total(const int counts[], const struct comm *c) {
+    long long sum = 0;
+    for (int i = 0; i < c->size && !c->remote; i++)
+        sum += counts[i];
+    return sum;
+}
+
+/* ---- serving them ---- */
+
+static int wait_collective(struct call *call, struct comm *c, MPI_Request *request) {
+    MPI_Status status;
+    scope_op_add(COLLECTIVE, *request, c, ANY_PEER, 0, 0);
+    return scope_wait(call, request, &status);
+}
+
+static int end_blocking(struct call *call, struct comm *c, int err, MPI_Request *request,
+                        int root, long long bytes) {
+    call->silent = true; /* the shadow returns its errors */
+    if (!err)
+        err = wait_collective(call, c, request);
+    scope_event(call, c, root == NO_ROOT ? ANY_PEER : c->world[root], ANY_LABEL, bytes, 0);
+    return scope_end(call, c, err);
+}
+
+static int end_nonblocking(struct call *call, struct comm *c, int err, MPI_Request request,
+                           int root, long long bytes) {
+    call->silent = true;
+    const struct op *op = err ? NULL : scope_op_add(COLLECTIVE, request, c, ANY_PEER, 0, bytes);
+    scope_event(call, c, root == NO_ROOT ? ANY_PEER : c->world[root], ANY_LABEL, bytes,
+                op ? op->serial : 0);
+    return scope_end(call, c, err);
+}
+
+/* It is under way on the shadow. */
+static int begun(struct comm *c, int err) {
+    if (!err && c->places > 0 && c->place[c->places - 1].index == c->entered)
+        c->place[c->places - 1].kind = 1;
+    return refused(c, err);
+}
+
 /* Where MPI_IN_PLACE stands, count and type mean nothing. */
 static long long bytes_in(const void *buf, long long count, MPI_Datatype type) {
     return buf == MPI_IN_PLACE ? 0 : count * size_of(type);
 }
 
-static bool valid_root(const struct comm *c, int root) { return root >= 0 && root < c->size; }
+static bool valid_root(const struct comm *c, int root) {
+    return c->remote || (root >= 0 && root < c->size);
+}
 
-/* Each collective by its parameters but the communicator, its arguments, its root, and the bytes
- * this rank hands in (0 where every peer has a count of its own). C: count type, D: displacements. */
-#define COLLECTIVES(X, S, C, D)                                                                  \
-    X(S, Bcast, Ibcast, root, (long long)count *size_of(type),                                   \
-      (void *buf, C count, MPI_Datatype type, int root), buf, count, type, root)                 \
-    X(S, Reduce, Ireduce, root, (long long)count *size_of(type),                                 \
+/* Of an intercommunicator no root is told. */
+static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : root; }
+
+#define AT_ROOT(a, b) (c->rank == root ? (a) : (b))
+
+/* Each collective: its root, the bytes this rank hands in (0 where every peer has a count of its
+ * own), count, type and operation on which all ranks have to agree (-1: they need not), its
+ * parameters but the communicator, its arguments. C: count type, D: displacements. */
+#define COLLECTIVES(X, S, C, D, TOTAL)                                                           \
+    X(S, Bcast, Ibcast, root, (long long)count * size_of(type), (long long)count,                \
+      type, NO_OPERATION,                                                                        \
+      (void *buf, C count, MPI_Datatype type, int root),                                         \
+      buf, count, type, root)                                                                    \
+    X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count,              \
+      type, scope_operation(op),                                                                 \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op, int root),     \
       sendbuf, recvbuf, count, type, op, root)                                                   \
-    X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count *size_of(type),                        \
-      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op), sendbuf,      \
-      recvbuf, count, type, op)                                                                  \
-    X(S, Scan, Iscan, NO_ROOT, (long long)count *size_of(type),                                  \
-      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op), sendbuf,      \
-      recvbuf, count, type, op)                                                                  \
-    X(S, Exscan, Iexscan, NO_ROOT, (long long)count *size_of(type),                              \
-      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op), sendbuf,      \
-      recvbuf, count, type, op)                                                                  \
-    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0,                                            \
+    X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count * size_of(type), (long long)count,     \
+      type, scope_operation(op),                                                                 \
+      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
+      sendbuf, recvbuf, count, type, op)                                                         \
+    X(S, Scan, Iscan, NO_ROOT, (long long)count * size_of(type), (long long)count,               \
+      type, scope_operation(op),                                                                 \
+      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
+      sendbuf, recvbuf, count, type, op)                                                         \
+    X(S, Exscan, Iexscan, NO_ROOT, (long long)count * size_of(type), (long long)count,           \
+      type, scope_operation(op),                                                                 \
+      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
+      sendbuf, recvbuf, count, type, op)                                                         \
+    X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count * size_of(type), (long long)count,\
+      type, scope_operation(op),                                                                 \
+      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
+      sendbuf, recvbuf, count, type, op)                                                         \
+    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, TOTAL(counts, c),                          \
+      type, scope_operation(op),                                                                 \
       (const void *sendbuf, void *recvbuf, const C counts[], MPI_Datatype type, MPI_Op op),      \
       sendbuf, recvbuf, counts, type, op)                                                        \
-    X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count *size_of(type),  \
-      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op), sendbuf,      \
-      recvbuf, count, type, op)                                                                  \
-    X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype),                           \
+    X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long long)recvcount,\
+    (long long)sendcount),                                                                       \
+      AT_ROOT(recvtype, sendtype), NO_OPERATION,                                                 \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-       MPI_Datatype recvtype, int root),                                                         \
+      MPI_Datatype recvtype, int root),                                                          \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
-    X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype),                         \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf,                   \
-       const C recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                 \
+    X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1,                    \
+      MPI_BYTE, NO_OPERATION,                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
+      recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                          \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root)                 \
-    X(S, Scatter, Iscatter, root, bytes_in(recvbuf, recvcount, recvtype),                        \
+    X(S, Scatter, Iscatter, root, bytes_in(recvbuf, recvcount, recvtype), AT_ROOT((long          \
+    long)sendcount, (long long)recvcount),                                                       \
+      AT_ROOT(sendtype, recvtype), NO_OPERATION,                                                 \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-       MPI_Datatype recvtype, int root),                                                         \
+      MPI_Datatype recvtype, int root),                                                          \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
-    X(S, Scatterv, Iscatterv, root, 0,                                                           \
+    X(S, Scatterv, Iscatterv, root, 0, -1,                                                       \
+      MPI_BYTE, NO_OPERATION,                                                                    \
       (const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype,       \
-       void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                             \
+      void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                              \
       sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root)                 \
-    PAIRS(X, S, C, Allgather, Iallgather)                                                        \
-    PAIRS(X, S, C, Alltoall, Ialltoall)                                                          \
-    PAIRS(X, S, C, Neighbor_allgather, Ineighbor_allgather)                                      \
-    PAIRS(X, S, C, Neighbor_alltoall, Ineighbor_alltoall)                                        \
-    GATHERS_V(X, S, C, D, Allgatherv, Iallgatherv)                                               \
-    GATHERS_V(X, S, C, D, Neighbor_allgatherv, Ineighbor_allgatherv)                             \
-    ALLTOALLS_V(X, S, C, D, Alltoallv, Ialltoallv)                                               \
-    ALLTOALLS_V(X, S, C, D, Neighbor_alltoallv, Ineighbor_alltoallv)                             \
-    ALLTOALLS_W(X, S, C, D, Alltoallw, Ialltoallw)                                               \
-    ALLTOALLS_W(X, S, C, MPI_Aint, Neighbor_alltoallw, Ineighbor_alltoallw)
-
-#define PAIRS(X, S, C, name, iname)                                                              \
-    X(S, name, iname, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype),                            \
+    X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long long)recvcount,\
+      recvtype, NO_OPERATION,                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-       MPI_Datatype recvtype),                                                                   \
-      sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)
-#define GATHERS_V(X, S, C, D, name, iname)                                                       \
-    X(S, name, iname, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype),                            \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf,                   \
-       const C recvcounts[], const D displs[], MPI_Datatype recvtype),                           \
-      sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)
-#define ALLTOALLS_V(X, S, C, D, name, iname)                                                     \
-    X(S, name, iname, NO_ROOT, 0,                                                                \
+      MPI_Datatype recvtype),                                                                    \
+      sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
+    X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long long)recvcount,\
+      recvtype, NO_OPERATION,                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
+      MPI_Datatype recvtype),                                                                    \
+      sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
+    X(S, Neighbor_allgather, Ineighbor_allgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
+      recvtype, NO_OPERATION,                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
+      MPI_Datatype recvtype),                                                                    \
+      sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
+    X(S, Neighbor_alltoall, Ineighbor_alltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
+      recvtype, NO_OPERATION,                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
+      MPI_Datatype recvtype),                                                                    \
+      sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
+    X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), TOTAL(recvcounts, c),\
+      recvtype, NO_OPERATION,                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
+      recvcounts[], const D displs[], MPI_Datatype recvtype),                                    \
+      sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
+    X(S, Neighbor_allgatherv, Ineighbor_allgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
+      recvtype, NO_OPERATION,                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
+      recvcounts[], const D displs[], MPI_Datatype recvtype),                                    \
+      sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
+    X(S, Alltoallv, Ialltoallv, NO_ROOT, 0, -1,                                                  \
+      MPI_BYTE, NO_OPERATION,                                                                    \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype,      \
-       void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype recvtype),           \
-      sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)
-#define ALLTOALLS_W(X, S, C, D, name, iname)                                                     \
-    X(S, name, iname, NO_ROOT, 0,                                                                \
-      (const void *sendbuf, const C sendcounts[], const D sdispls[],                             \
-       const MPI_Datatype sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[],   \
-       const MPI_Datatype recvtypes[]),                                                          \
+      void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype recvtype),            \
+      sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
+    X(S, Neighbor_alltoallv, Ineighbor_alltoallv, NO_ROOT, 0, -1,                                \
+      MPI_BYTE, NO_OPERATION,                                                                    \
+      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype,      \
+      void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype recvtype),            \
+      sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
+    X(S, Alltoallw, Ialltoallw, NO_ROOT, 0, -1,                                                  \
+      MPI_BYTE, NO_OPERATION,                                                                    \
+      (const void *sendbuf, const C sendcounts[], const D sdispls[], const MPI_Datatype          \
+      sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[], const MPI_Datatype    \
+      recvtypes[]),                                                                              \
+      sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)          \
+    X(S, Neighbor_alltoallw, Ineighbor_alltoallw, NO_ROOT, 0, -1,                                \
+      MPI_BYTE, NO_OPERATION,                                                                    \
+      (const void *sendbuf, const C sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype   \
+      sendtypes[], void *recvbuf, const C recvcounts[], const MPI_Aint rdispls[], const          \
+      MPI_Datatype recvtypes[]),                                                                 \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
 
-#define STRIP(...) __VA_ARGS__
-
-#define SERVE(S, name, iname, ROOT, BYTES, PARAMETERS, ...)                                      \
+#define SERVE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, PARAMETERS, ...)              \
     int MPI_##name##S(STRIP PARAMETERS, MPI_Comm comm) {                                         \
-        struct comm *c = scope_comm(comm);                                                       \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
-        OBSERVE_ON(name, c,                                                                      \
-                elsewhere(c) ? plain_wait(PMPI_##iname##S(__VA_ARGS__, c->shadow, &request),     \
-                                          &request)                                              \
-                             : PMPI_##name##S(__VA_ARGS__, comm))                                \
+        OBSERVE(name, comm, PMPI_##name##S(__VA_ARGS__, comm))                                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT)) /* the library says what is wrong */        \
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
-        int err = enter_blocking(&call, c, CALL_##name, ROOT);                                   \
+        agree(c, scope_enter(c, CALL_##name, shown(c, ROOT)), COUNT, TYPE, OPERATION);           \
+        int err = atomic_load(&scope.insist) ? scope_gate(&call, c) : MPI_SUCCESS;               \
         if (!err)                                                                                \
-            err = refused(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, &request));                 \
-        return end_blocking(&call, c, err, &request, ROOT, BYTES);                               \
+            err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, &request));                   \
+        return end_blocking(&call, c, err, &request, shown(c, ROOT), BYTES);                     \
     }                                                                                            \
     int MPI_##iname##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Request *request) {                  \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE_ON(iname, c, PMPI_##iname##S(__VA_ARGS__, way(c, comm), request))                \
+        OBSERVE(iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))                        \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
-        enter(c, CALL_##iname, ROOT);                                                            \
-        const int err = refused(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));            \
-        return end_nonblocking(&call, c, err, *request, ROOT, BYTES);                            \
+        agree(c, scope_enter(c, CALL_##iname, shown(c, ROOT)), COUNT, TYPE, OPERATION);          \
+        const int err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));              \
+        return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
     }
 
-COLLECTIVES(SERVE, , int, int)
+COLLECTIVES(SERVE, , int, int, total)
 #if LARGE_COUNTS
-COLLECTIVES(SERVE, _c, MPI_Count, MPI_Aint)
+COLLECTIVES(SERVE, _c, MPI_Count, MPI_Aint, total_c)
 #endif
 
 int MPI_Barrier(MPI_Comm comm) {
-    struct comm *c = scope_comm(comm);
-    MPI_Request request;
-    OBSERVE_ON(Barrier, c,
-            elsewhere(c) ? plain_wait(PMPI_Ibarrier(c->shadow, &request), &request)
-                         : PMPI_Barrier(comm))
-    enter(c, CALL_Barrier, NO_ROOT);
-    const int err = meet(&call, c);
-    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
-    return scope_end(&call, c, err);
+    MPI_Request request = MPI_REQUEST_NULL;
+    OBSERVE(Barrier, comm, PMPI_Barrier(comm))
+    scope_enter(c, CALL_Barrier, NO_ROOT);
+    const int err = begun(c, PMPI_Ibarrier(c->shadow, &request));
+    return end_blocking(&call, c, err, &request, NO_ROOT, 0);
 }
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
-    struct comm *c = scope_comm(comm);
-    OBSERVE_ON(Ibarrier, c, PMPI_Ibarrier(way(c, comm), request))
-    enter(c, CALL_Ibarrier, NO_ROOT);
-    const int err = PMPI_Ibarrier(c->shadow, request);
+    OBSERVE(Ibarrier, comm, PMPI_Ibarrier(comm, request))
+    scope_enter(c, CALL_Ibarrier, NO_ROOT);
+    const int err = begun(c, PMPI_Ibarrier(c->shadow, request));
     return end_nonblocking(&call, c, err, *request, NO_ROOT, 0);
 }
 
-/* ---- communicators ---- */
+/* ---- persistent collectives ---- */
 
-#define CREATE(name, PARAMETERS, made, ...)                                                      \
-    int MPI_##name(STRIP PARAMETERS) {                                                           \
-        struct comm *c = scope_comm(comm);                                                       \
-        OBSERVE_ON(name, c, PMPI_##name(__VA_ARGS__))                                            \
-        enter(c, CALL_##name, NO_ROOT);                                                          \
-        int err = meet_to_stay(&call, c);                                                        \
-        if (!err) {                                                                              \
-            step_out();                                                                          \
-            err = PMPI_##name(__VA_ARGS__);                                                      \
-            if (!err && *made != MPI_COMM_NULL)                                                  \
-                err = scope_comm_add(*made);                                                     \
-            step_in();                                                                           \
-        }                                                                                        \
-        scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);                                        \
-        return scope_end(&call, c, err);                                                         \
-    }
+#if HAS_MPI_4
 
-CREATE(Comm_dup, (MPI_Comm comm, MPI_Comm *made), made, comm, made)
-CREATE(Comm_dup_with_info, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), made, comm, info, made)
-CREATE(Comm_split, (MPI_Comm comm, int color, int key, MPI_Comm *made), made, comm, color, key,
-       made)
-CREATE(Comm_split_type, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), made,
-       comm, type, key, info, made)
-CREATE(Comm_create, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), made, comm, group, made)
-CREATE(Cart_create,
-       (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
-        MPI_Comm *made),
-       made, comm, ndims, dims, periods, reorder, made)
-CREATE(Cart_sub, (MPI_Comm comm, const int remain[], MPI_Comm *made), made, comm, remain, made)
-CREATE(Graph_create,
-       (MPI_Comm comm, int nnodes, const int index[], const int edges[], int reorder,
-        MPI_Comm *made),
-       made, comm, nnodes, index, edges, reorder, made)
-CREATE(Dist_graph_create,
-       (MPI_Comm comm, int n, const int sources[], const int degrees[], const int destinations[],
-        const int weights[], MPI_Info info, int reorder, MPI_Comm *made),
-       made, comm, n, sources, degrees, destinations, weights, info, reorder, made)
-CREATE(Dist_graph_create_adjacent,
-       (MPI_Comm comm, int indegree, const int sources[], const int sourceweights[],
-        int outdegree, const int destinations[], const int destweights[], MPI_Info info,
-        int reorder, MPI_Comm *made),
-       made, comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,
-       reorder, made)
-
-/* Collective over the group alone: the others are not there to meet. */
-int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made) {
-    struct comm *c = scope_comm(comm);
-    OBSERVE_ON(Comm_create_group, c, PMPI_Comm_create_group(comm, group, tag, made))
-    step_out();
-    int err = PMPI_Comm_create_group(comm, group, tag, made);
-    if (!err && *made != MPI_COMM_NULL)
-        err = scope_comm_add(*made);
-    step_in();
-    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
-    return scope_end(&call, c, err);
-}
-
-static int free_both(struct comm *c, MPI_Comm *comm) {
-    PMPI_Comm_free(&c->shadow);
-    const int err = PMPI_Comm_free(comm); /* may call back here: attributes hold communicators */
-    scope_comm_remove(c);
-    return err;
-}
-
-static int serve_free(MPI_Comm *comm, int name) {
-    struct comm *c = scope_comm(*comm);
-    struct call call;
-    if (!c || scope_begin(&call, name, c) != GO) {
-        if (!c)
-            return name == CALL_Comm_free ? PMPI_Comm_free(comm) : PMPI_Comm_disconnect(comm);
-        const bool outside = !scope.inside || scope.away; /* it is to be forgotten all the same */
-        if (outside)
-            scope_lock();
-        const int err = free_both(c, comm);
-        if (outside)
-            scope_unlock();
-        return err;
-    }
-    enter(c, name, NO_ROOT);
-    int err = meet_to_stay(&call, c);
-    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+/* Its starts are ordered among themselves only, so that it is a place to meet of its own. */
+static int initialized(struct call *call, struct comm *c, int err, int name,
+                       const MPI_Request *request, long long bytes) {
+    call->silent = true;
+    struct op *op = NULL;
     if (!err) {
-        err = free_both(c, comm);
-        c = WORLD;
+        struct comm *place = scope_meeting(scope_hash(c->number, c->entered), c->world,
+                                           c->size + c->remote);
+        op = place ? scope_op_add(COLLECTIVE, *request, place, ANY_PEER, 0, bytes) : NULL;
     }
-    return scope_end(&call, c, err);
-}
-
-int MPI_Comm_free(MPI_Comm *comm) { return serve_free(comm, CALL_Comm_free); }
-
-int MPI_Comm_disconnect(MPI_Comm *comm) { return serve_free(comm, CALL_Comm_disconnect); }
-
-/* Collectives travel on the shadow, so that their errors are to be handled alike there. */
-int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
-    const struct comm *c = scope_comm(comm);
-    const int err = PMPI_Comm_set_errhandler(comm, handler);
-    return err || !c ? err : PMPI_Comm_set_errhandler(c->shadow, handler);
-}
-
-/* ---- begin and end ---- */
-
-/* The scope's own thread talks to the other ranks while the program's computes. */
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
-    (void)required;
-    const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
-    if (!err && *provided == MPI_THREAD_MULTIPLE)
-        scope_start();
-    return err;
-}
-
-int MPI_Init(int *argc, char ***argv) {
-    int provided;
-    return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
-}
-
-/* Waits, without a message of its own, until the last round has found all ranks here. Nobody is
- * broken out of it: who was broken out of another call comes here yet. */
-int MPI_Finalize(void) {
-    struct call call;
-    if (scope_begin(&call, CALL_Finalize, WORLD) == GO) {
-        struct comm *c = WORLD;
-        struct record need = {.kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER};
-        call.probe = &need;
-        scope.ending = true;
-        while (!scope.over) {
-            enter(c, CALL_Finalize, NO_ROOT);
-            need.index = c->entered;
-            call.generation = scope.generation;
-            do {
-                int found;
-                PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->shadow, &found, MPI_STATUS_IGNORE);
-            } while (!scope.over && scope_pause(&call) == MPI_SUCCESS);
-        }
-        scope_end(&call, c, MPI_SUCCESS);
+    if (op) {
+        op->persistent = true;
+        op->active = false;
+        op->name = name;
+        op->under = c;
     }
-    scope_finish();
-    return PMPI_Finalize();
+    scope_event(call, c, ANY_PEER, ANY_LABEL, bytes, op ? op->serial : 0);
+    return scope_end(call, c, err);
+}
+
+#define INITIALIZE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, PARAMETERS, ...)         \
+    int MPI_##name##_init##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Info info,                     \
+                             MPI_Request *request) {                                             \
+        OBSERVE(name##_init, comm, PMPI_##name##_init##S(__VA_ARGS__, comm, info, request))      \
+        if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
+            return scope_end(&call, c,                                                           \
+                             PMPI_##name##_init##S(__VA_ARGS__, comm, info, request));           \
+        agree(c, scope_enter(c, CALL_##name##_init, shown(c, ROOT)), COUNT, TYPE, OPERATION);    \
+        int err = scope_gate(&call, c);                                                          \
+        if (!err) {                                                                              \
+            scope_step_out(&call);                                                               \
+            err = PMPI_##name##_init##S(__VA_ARGS__, c->shadow, info, request);                  \
+            scope_step_in(&call);                                                                \
+        }                                                                                        \
+        return initialized(&call, c, err, CALL_##name##_init, request, BYTES);                   \
+    }
+
+COLLECTIVES(INITIALIZE, , int, int, total)
+#if LARGE_COUNTS
+COLLECTIVES(INITIALIZE, _c, MPI_Count, MPI_Aint, total_c)
+#endif
+
+int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {
+    OBSERVE(Barrier_init, comm, PMPI_Barrier_init(comm, info, request))
+    scope_enter(c, CALL_Barrier_init, NO_ROOT);
+    int err = scope_gate(&call, c);
+    if (!err) {
+        scope_step_out(&call);
+        err = PMPI_Barrier_init(c->shadow, info, request);
+        scope_step_in(&call);
+    }
+    return initialized(&call, c, err, CALL_Barrier_init, request, 0);
+}
+
+#endif
+
+/* ---- ending what is stuck ---- */
+
+/* This rank takes part, with memory of its own (`scrap`, for the caller to free), in a collective
+ * that others have entered and it has not: so it ends on all. An error: it cannot be done. */
+int scope_join(struct comm *c, const struct record *p, MPI_Request *request, void **scrap) {
+    *scrap = NULL;
+    if (c->remote)
+        return MPI_ERR_OTHER;
+    if (p->name == CALL_Barrier || p->name == CALL_Ibarrier)
+        return PMPI_Ibarrier(c->shadow, request);
+    if (p->count < 0 || p->type < 0 || p->waiter == OWN_OPERATION)
+        return MPI_ERR_OTHER;
+    const int count = p->count, root = p->tag;
+    const MPI_Datatype type = TYPES[p->type];
+    const MPI_Op op = p->waiter >= 0 ? OPERATIONS[p->waiter].op : MPI_OP_NULL;
+    const size_t block = (size_t)p->size + 8, all = block * (size_t)c->size;
+    char *memory = calloc(2, all);
+    if (!memory)
+        return MPI_ERR_NO_MEM;
+    *scrap = memory;
+    char *const other = memory + all;
+    const MPI_Comm on = c->shadow;
+    switch (p->name) {
+    case CALL_Bcast:
+    case CALL_Ibcast:
+        return PMPI_Ibcast(memory, count, type, root, on, request);
+    case CALL_Reduce:
+    case CALL_Ireduce:
+        return PMPI_Ireduce(memory, other, count, type, op, root, on, request);
+    case CALL_Allreduce:
+    case CALL_Iallreduce:
+        return PMPI_Iallreduce(memory, other, count, type, op, on, request);
+    case CALL_Scan:
+    case CALL_Iscan:
+        return PMPI_Iscan(memory, other, count, type, op, on, request);
+    case CALL_Exscan:
+    case CALL_Iexscan:
+        return PMPI_Iexscan(memory, other, count, type, op, on, request);
+    case CALL_Reduce_scatter_block:
+    case CALL_Ireduce_scatter_block:
+        return PMPI_Ireduce_scatter_block(memory, other, count, type, op, on, request);
+    case CALL_Gather:
+    case CALL_Igather:
+        return PMPI_Igather(memory, count, type, other, count, type, root, on, request);
+    case CALL_Scatter:
+    case CALL_Iscatter:
+        return PMPI_Iscatter(memory, count, type, other, count, type, root, on, request);
+    case CALL_Allgather:
+    case CALL_Iallgather:
+        return PMPI_Iallgather(memory, count, type, other, count, type, on, request);
+    case CALL_Alltoall:
+    case CALL_Ialltoall:
+        return PMPI_Ialltoall(memory, count, type, other, count, type, on, request);
+    default:
+        return MPI_ERR_OTHER;
+    }
 }

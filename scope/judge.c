@@ -1,12 +1,14 @@
-/* From the states of all ranks to a verdict. No MPI call here, and nothing but the arguments.
+/* From the reports of all ranks to a verdict. No MPI call here, and nothing but the arguments.
  *
- * A rank that is not in MPI may yet do anything. A rank that waits can go on when what it waits
- * for is on its way, or can still come from a rank that can go on: of all its needs (Wait,
- * Waitall, blocking calls, collectives) or of any (Waitany, MPI_ANY_SOURCE, a loop of tests).
- * Starting from the ranks that are not waiting this is followed until nothing changes; who is
- * left can never go on, by the progress MPI guarantees. A message counts as on its way as long as
- * it was sent, is not received, and someone waits for its like; which of several messages a
- * receive will take is thus left to MPI, and a transfer that is merely slow is never stuck. */
+ * A rank that is not in MPI may yet do anything, and so may one that tests in a loop. A rank that
+ * waits can go on when what one of its threads waits for is on its way, or can still come from a
+ * rank that can go on: all its needs (Wait, Waitall, blocking calls, collectives) or any (Waitany,
+ * MPI_ANY_SOURCE). Starting from the ranks that are not waiting this is followed until nothing
+ * changes; who is left can never go on, by the progress MPI guarantees. A message counts as on its
+ * way as long as it was sent, is not received, and someone waits for its like; which of several
+ * messages a receive will take is thus left to MPI, and a transfer that is merely slow is never
+ * stuck. Two ranks that entered unlike collectives at the same place are a verdict of their own,
+ * whether anybody waits or not. */
 #include "scope.h"
 
 #include <stdlib.h>
@@ -24,14 +26,15 @@ static bool fits(int wanted, int given) { return wanted == ANY_LABEL || wanted =
 
 static int compare(const void *a, const void *b) {
     const struct unreceived *x = a, *y = b;
-    const int keys[][2] = {{x->comm, y->comm}, {x->source, y->source}, {x->dest, y->dest}};
+    const int keys[][2] = {{x->dest, y->dest}, {x->comm, y->comm}, {x->source, y->source}};
     for (int i = 0; i < 3; i++)
         if (keys[i][0] != keys[i][1])
             return keys[i][0] < keys[i][1] ? -1 : 1;
     return (x->tag > y->tag) - (x->tag < y->tag);
 }
 
-/* The senders' counts less the receivers'. */
+/* The senders' counts less the receivers'; what a matched probe took is no longer there to be
+ * received by others. */
 struct unreceived *scope_left(int n, const struct report *reports, int *lefts) {
     size_t rows = 1;
     for (int r = 0; r < n; r++)
@@ -45,9 +48,9 @@ struct unreceived *scope_left(int n, const struct report *reports, int *lefts) {
         for (int i = 0; i < reports[r].rows; i++) {
             const struct record *c = &reports[r].row[i];
             if (c->row == SENT && c->peer < n)
-                all[many++] = (struct unreceived){r, c->peer, c->comm, c->tag, c->size};
-            if (c->row == RECEIVED && c->peer < n)
-                all[many++] = (struct unreceived){c->peer, r, c->comm, c->tag, -c->size};
+                all[many++] = (struct unreceived){r, c->peer, c->comm, c->tag, c->count};
+            if ((c->row == RECEIVED || c->row == HELD) && c->peer < n)
+                all[many++] = (struct unreceived){c->peer, r, c->comm, c->tag, -c->count};
         }
     }
     qsort(all, (size_t)many, sizeof *all, compare);
@@ -63,45 +66,137 @@ struct unreceived *scope_left(int n, const struct report *reports, int *lefts) {
     return all;
 }
 
-static const struct record *entered(const struct report *report, int comm) {
+static bool is_posted(const struct report *dest, int comm, int source, int tag) {
+    for (int i = 0; i < dest->rows; i++) {
+        const struct record *r = &dest->row[i];
+        if (r->row == POSTED && r->kind == RECV && r->comm == comm && fits(r->tag, tag) &&
+            (r->peer == ANY_PEER || r->peer == source))
+            return true;
+    }
+    return false;
+}
+
+int scope_unclaimed(int n, const struct report *reports, struct unreceived *left, int lefts) {
+    int kept = 0;
+    for (int i = 0; i < lefts; i++)
+        if (left[i].dest < n &&
+            !is_posted(&reports[left[i].dest], left[i].comm, left[i].source, left[i].tag))
+            left[kept++] = left[i];
+    return kept;
+}
+
+const struct record *scope_entered(const struct report *report, int comm) {
     for (int i = 0; i < report->rows; i++)
         if (report->row[i].row == ENTERED && report->row[i].comm == comm)
             return &report->row[i];
     return NULL;
 }
 
-static bool receive_can_end(const struct world *w, int rank, const struct record *need) {
-    for (int i = 0; i < w->lefts; i++) {
+const struct record *scope_place(const struct report *report, int comm, int index) {
+    for (int i = 0; i < report->rows; i++) {
+        const struct record *r = &report->row[i];
+        if (r->row == PLACE && r->comm == comm && r->index == index)
+            return r;
+    }
+    return NULL;
+}
+
+/* ---- unlike collectives ---- */
+
+bool scope_alike(const struct record *a, const struct record *b) {
+    return a->name == b->name && a->tag == b->tag && a->waiter == b->waiter &&
+           (a->size == b->size || a->size < 0 || b->size < 0) && a->detail == b->detail;
+}
+
+static int compare_places(const void *a, const void *b) {
+    const struct record *x = *(const struct record *const *)a;
+    const struct record *y = *(const struct record *const *)b;
+    if (x->comm != y->comm)
+        return x->comm < y->comm ? -1 : 1;
+    return (x->index > y->index) - (x->index < y->index);
+}
+
+/* The first place, by communicator, at which two ranks are not alike. */
+static struct mismatch find_mismatch(int n, const struct report *reports) {
+    struct mismatch found = {0};
+    size_t many = 0;
+    for (int r = 0; r < n; r++)
+        for (int i = 0; i < reports[r].rows; i++)
+            many += reports[r].row[i].row == PLACE;
+    const struct record **place = many > 1 ? calloc(many, sizeof *place) : NULL;
+    size_t at = 0;
+    for (int r = 0; r < n && place; r++)
+        for (int i = 0; i < reports[r].rows; i++)
+            if (reports[r].row[i].row == PLACE)
+                place[at++] = &reports[r].row[i];
+    if (place)
+        qsort(place, many, sizeof *place, compare_places);
+    for (size_t i = 1; place && i < many && !found.found; i++)
+        if (compare_places(&place[i - 1], &place[i]) == 0 && !scope_alike(place[i - 1], place[i]))
+            found = (struct mismatch){true, place[i]->comm, place[i]->index};
+    free(place);
+    return found;
+}
+
+/* ---- can a need be met? ---- */
+
+/* `target`, where given, learns of those who would have to help and cannot. */
+static bool helped(const struct world *w, int peer, bool *target) {
+    if (peer < 0 || peer >= w->n)
+        return true;
+    if (!w->free[peer] && target)
+        target[peer] = true;
+    return w->free[peer];
+}
+
+static bool receive_can_end(const struct world *w, int rank, const struct record *need,
+                            bool *target) {
+    int first = 0, last = w->lefts; /* those for this rank lie together */
+    while (first < last) {
+        const int middle = first + (last - first) / 2;
+        if (w->left[middle].dest < rank)
+            first = middle + 1;
+        else
+            last = middle;
+    }
+    for (int i = first; i < w->lefts && w->left[i].dest == rank; i++) {
         const struct unreceived *m = &w->left[i];
-        if (m->dest == rank && m->comm == need->comm && fits(need->tag, m->tag) &&
+        if (m->comm == need->comm && fits(need->tag, m->tag) &&
             (need->peer == ANY_PEER || need->peer == m->source))
             return true;
     }
     if (need->peer != ANY_PEER)
-        return need->peer >= 0 && need->peer < w->n && w->free[need->peer];
+        return helped(w, need->peer, target);
+    bool any = false;
     for (int i = 0; i < w->reports[rank].rows; i++) {
         const struct record *member = &w->reports[rank].row[i];
-        if (member->row == MEMBER && member->comm == need->comm && member->peer != rank &&
-            w->free[member->peer])
-            return true;
+        if (member->row == MEMBER && member->comm == need->comm && member->peer != rank)
+            any = helped(w, member->peer, target) || any;
     }
-    return false;
+    return any;
 }
 
-static bool send_can_end(const struct world *w, int rank, const struct record *need) {
+static long long counted(const struct report *report, int row, const struct record *need,
+                         int peer) {
+    for (int i = 0; i < report->rows; i++) {
+        const struct record *r = &report->row[i];
+        if (r->row == row && r->comm == need->comm && r->peer == peer && r->tag == need->tag)
+            return r->count;
+    }
+    return 0;
+}
+
+static bool send_can_end(const struct world *w, int rank, const struct record *need,
+                         bool *target) {
     const struct report *me = &w->reports[rank], *dest = &w->reports[need->peer];
     long long open = 0, left = 0;
-    for (int i = 0; i < dest->rows; i++) {
-        const struct record *r = &dest->row[i];
-        if (r->row == POSTED && r->kind == RECV && r->comm == need->comm &&
-            fits(r->tag, need->tag) && (r->peer == ANY_PEER || r->peer == rank))
-            return true;
-    }
+    if (is_posted(dest, need->comm, rank, need->tag))
+        return true;
     for (int i = 0; i < me->rows; i++) {
         const struct record *r = &me->row[i];
         if (r->row == POSTED && r->kind == SEND && r->comm == need->comm &&
             r->peer == need->peer && r->tag == need->tag)
-            open++;
+            open += r->count;
     }
     for (int i = 0; i < w->lefts; i++) {
         const struct unreceived *m = &w->left[i];
@@ -109,102 +204,184 @@ static bool send_can_end(const struct world *w, int rank, const struct record *n
             m->tag == need->tag)
             left += m->count;
     }
-    return left < open || w->free[need->peer]; /* received already, or it may yet be */
+    left += counted(dest, HELD, need, rank);
+    if (left < open || (need->kind == BUFFER && left == 0)) /* received already */
+        return true;
+    return helped(w, need->peer, target);
 }
 
-/* Everyone has to come; and all that have come have to mean the same. */
-static bool collective_can_end(const struct world *w, int rank, const struct record *need) {
-    const struct record *mine = entered(&w->reports[rank], need->comm);
-    bool alike = true;
+/* Everyone has to come. */
+static bool collective_can_end(const struct world *w, int rank, const struct record *need,
+                               bool *target) {
+    bool all = true;
     for (int i = 0; i < w->reports[rank].rows; i++) {
         const struct record *member = &w->reports[rank].row[i];
         if (member->row != MEMBER || member->comm != need->comm)
             continue;
-        const struct record *theirs = entered(&w->reports[member->peer], need->comm);
-        if (!theirs || theirs->index < need->index) {
-            if (!w->free[member->peer])
-                return false;
-        } else if (mine && mine->index == need->index && theirs->index == need->index &&
-                   strcmp(mine->call, theirs->call) != 0) {
-            alike = false;
-        }
+        const struct record *theirs = scope_entered(&w->reports[member->peer], need->comm);
+        if (!theirs || theirs->index < need->index)
+            all = helped(w, member->peer, target) && all;
     }
-    return alike;
+    return all;
 }
 
-static bool can_end(const struct world *w, int rank, const struct record *need) {
+/* Who holds the lock has to let it go. */
+static bool window_can_end(const struct world *w, int rank, const struct record *need,
+                           bool *target) {
+    if (need->tag == ANY_LABEL)
+        return helped(w, need->peer, target);
+    bool all = true;
+    for (int r = 0; r < w->n; r++) {
+        for (int i = 0; i < w->reports[r].rows && r != rank; i++) {
+            const struct record *holds = &w->reports[r].row[i];
+            if (holds->row == HOLDS && holds->comm == need->comm && holds->peer == need->peer)
+                all = helped(w, r, target) && all;
+        }
+    }
+    return all;
+}
+
+static bool can_end(const struct world *w, int rank, const struct record *need, bool *target) {
     switch (need->kind) {
     case RECV:
     case PROBE:
-        return receive_can_end(w, rank, need);
+        return receive_can_end(w, rank, need, target);
     case SEND:
-        return send_can_end(w, rank, need);
+    case BUFFER:
+        return need->peer < 0 || need->peer >= w->n || send_can_end(w, rank, need, target);
     case COLLECTIVE:
-        return collective_can_end(w, rank, need);
+        return collective_can_end(w, rank, need, target);
+    case WINDOW:
+        return window_can_end(w, rank, need, target);
     default:
         return true;
     }
 }
 
+/* Can one of its threads? */
 static bool can_go_on(const struct world *w, int rank) {
     const struct report *me = &w->reports[rank];
-    int needs = 0, met = 0;
-    for (int i = 0; i < me->rows; i++) {
-        if (me->row[i].row != NEEDS)
+    for (int t = 0; t < me->rows; t++) {
+        const struct record *waiter = &me->row[t];
+        int needs = 0, met = 0;
+        if (waiter->row != WAITER)
             continue;
-        needs++;
-        met += can_end(w, rank, &me->row[i]);
+        for (int i = 0; i < me->rows; i++) {
+            const struct record *need = &me->row[i];
+            if (need->row != NEEDS || need->waiter != waiter->waiter)
+                continue;
+            needs++;
+            const bool ends = can_end(w, rank, need, NULL);
+            met += ends;
+            if (ends == (waiter->kind == ANY)) /* one decides */
+                break;
+        }
+        if (needs == 0 || (waiter->kind == ANY ? met > 0 : met == needs))
+            return true;
     }
-    return needs == 0 || (me->mode == ANY ? met > 0 : met == needs);
+    return false;
 }
 
-/* Who can go on, if idle ranks will (a next cell) or will not (the notebook waits for this one). */
-static void follow(struct world *w, bool idle_helps) {
+/* Who can go on, if idle ranks will (a next cell) or will not (the notebook waits for this one),
+ * and if loops of tests will end by themselves or not. */
+static void follow(struct world *w, bool idle_helps, bool polling_helps) {
     for (int r = 0; r < w->n; r++) {
         const int state = w->reports[r].state;
-        w->free[r] = state == COMPUTING || (state == IDLE && idle_helps);
+        w->free[r] = state == COMPUTING || (state == IDLE && idle_helps) ||
+                     (state == POLLING && polling_helps);
     }
     for (bool changed = true; changed;) {
         changed = false;
         for (int r = 0; r < w->n; r++) {
             const int state = w->reports[r].state;
-            if (!w->free[r] && (state == BLOCKED || state == POLLING) && can_go_on(w, r))
+            if (!w->free[r] && state != IDLE && state != COMPUTING && can_go_on(w, r))
                 w->free[r] = changed = true;
         }
     }
 }
 
+static bool waits(const struct world *w, int rank) {
+    const int state = w->reports[rank].state;
+    return state == BLOCKED || state == POLLING;
+}
+
+/* Who is stuck in this view; false: nobody, or one of them has just moved. */
+static bool stuck(const struct world *w, const long long *before, struct verdict *verdict) {
+    bool still = true;
+    verdict->stuck = 0;
+    for (int r = 0; r < w->n; r++) {
+        verdict->is_stuck[r] = !w->free[r] && waits(w, r);
+        verdict->stuck += verdict->is_stuck[r];
+        still = still && (!verdict->is_stuck[r] || w->reports[r].epoch == before[r]);
+    }
+    return verdict->stuck > 0 && still;
+}
+
+/* Nobody computes, nothing has changed for long: no proof, as a loop of tests may end by itself,
+ * and there may be what was not judged. */
+static int suspect(struct world *w, bool blind, const long long *before, struct verdict *verdict) {
+    bool polling = false, idle = false;
+    for (int r = 0; r < w->n; r++) {
+        if (w->reports[r].state == COMPUTING || w->reports[r].epoch != before[r])
+            return RUNNING;
+        polling = polling || w->reports[r].state == POLLING;
+        idle = idle || w->reports[r].state == IDLE;
+    }
+    for (int kind = SUSPECTED; kind != RUNNING; kind = kind == SUSPECTED ? STARVED : RUNNING) {
+        follow(w, kind == SUSPECTED, false);
+        if (polling && stuck(w, before, verdict)) {
+            verdict->suspicion = true;
+            return kind;
+        }
+    }
+    verdict->stuck = 0;
+    for (int r = 0; r < w->n; r++) {
+        verdict->is_stuck[r] = blind && waits(w, r);
+        verdict->stuck += verdict->is_stuck[r];
+    }
+    verdict->suspicion = verdict->stuck > 0;
+    return verdict->stuck == 0 ? RUNNING : idle ? STARVED : SUSPECTED;
+}
+
 void scope_judge(int n, const struct report *reports, const long long *before,
-                 const struct unreceived *left, int lefts, struct verdict *verdict) {
+                 const struct unreceived *left, int lefts, bool quiet, struct verdict *verdict) {
     struct world w = {n, reports, left, lefts, calloc((size_t)n, sizeof(bool))};
     bool blind = !w.free || !left; /* no memory: say nothing rather than something wrong */
-    verdict->kind = RUNNING;
-    verdict->stuck = 0;
-    memset(verdict->is_stuck, 0, (size_t)n * sizeof *verdict->is_stuck);
+    *verdict = (struct verdict){.kind = RUNNING, .is_stuck = verdict->is_stuck};
+    verdict->mismatch = find_mismatch(n, reports);
     for (int r = 0; r < n; r++)
         blind = blind || reports[r].blind;
-    if (blind) {
-        free(w.free);
-        return;
-    }
-    for (int kind = DEADLOCK; kind >= STARVED && verdict->kind == RUNNING; kind--) {
-        bool still = true;
-        int stuck = 0;
-        follow(&w, kind == DEADLOCK);
+    if (verdict->mismatch.found) {
+        verdict->kind = MISMATCH;
         for (int r = 0; r < n; r++) {
-            const int state = reports[r].state;
-            verdict->is_stuck[r] = !w.free[r] && (state == BLOCKED || state == POLLING);
-            if (verdict->is_stuck[r]) {
-                stuck++;
-                still = still && reports[r].epoch == before[r];
-            }
+            verdict->is_stuck[r] = waits(&w, r);
+            verdict->stuck += verdict->is_stuck[r];
         }
-        if (stuck > 0 && still) {
-            verdict->kind = kind;
-            verdict->stuck = stuck;
+    } else if (w.free && left) {
+        for (int kind = DEADLOCK; kind >= STARVED && !blind && verdict->kind == RUNNING; kind--) {
+            follow(&w, kind == DEADLOCK, true);
+            if (stuck(&w, before, verdict))
+                verdict->kind = kind;
         }
+        if (verdict->kind == RUNNING && quiet)
+            verdict->kind = suspect(&w, blind, before, verdict);
     }
-    if (verdict->kind == RUNNING)
+    if (verdict->kind == RUNNING) {
+        verdict->stuck = 0;
         memset(verdict->is_stuck, 0, (size_t)n * sizeof *verdict->is_stuck);
+    }
     free(w.free);
+}
+
+/* Where nobody is known to be free but who computes: the same view for all kinds of verdict. */
+void scope_targets(int n, const struct report *reports, int rank, const struct record *need,
+                   bool *target) {
+    int lefts = 0;
+    struct unreceived *left = scope_left(n, reports, &lefts);
+    struct world w = {n, reports, left, lefts, calloc((size_t)n, sizeof(bool))};
+    memset(target, 0, (size_t)n * sizeof *target);
+    if (w.free && left)
+        can_end(&w, rank, need, target);
+    free(w.free);
+    free(left);
 }

@@ -1,46 +1,33 @@
-/* Point-to-point calls, and waiting for them. See scope.h.
+/* Sends, receives, probes and persistent requests. See scope.h.
  *
  * A blocking call is its nonblocking form, one test, and, where that was not enough, a wait that
  * can be left. A send is counted when it starts, a receive when it is complete. */
 #include "scope.h"
 
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <stdio.h>
 
 enum how { STANDARD, SYNCHRONOUS, BUFFERED, READY };
 
-#if LARGE_COUNTS
-typedef MPI_Count count_t;
-#define P(name) PMPI_##name##_c
-#else
-typedef int count_t;
-#define P(name) PMPI_##name
-#endif
-
-static long long bytes_of(count_t count, MPI_Datatype type) {
+long long scope_bytes(count_t count, MPI_Datatype type) {
     int size = 0;
     PMPI_Type_size(type, &size);
     return (long long)count * size;
 }
 
-static int world_rank(const struct comm *comm, int rank) {
-    if (rank == MPI_ANY_SOURCE)
-        return ANY_PEER;
-    return rank >= 0 && rank < comm->size ? comm->world[rank] : NO_PEER;
-}
-
 /* Says what is wrong with a rank or a tag, in the program's terms: the library would speak of the
  * call that serves this one. */
-static int check(const struct call *call, const struct comm *c, int peer, int tag, bool receives) {
+int scope_check(const struct call *call, const struct comm *c, int peer, int tag, bool receives) {
     char text[MPI_MAX_ERROR_STRING];
     const char *name = scope_names[call->name], *way = receives ? "from" : "to";
+    const int ranks = c->remote ? c->remote : c->size;
     const bool any_peer = receives && peer == MPI_ANY_SOURCE;
     const bool any_tag = receives && tag == MPI_ANY_TAG;
-    if (peer != MPI_PROC_NULL && !any_peer && (peer < 0 || peer >= c->size))
+    if (peer != MPI_PROC_NULL && !any_peer && (peer < 0 || peer >= ranks))
         snprintf(text, sizeof text,
                  "%s %s rank %d: no such rank, this communicator's ranks are 0 to %d", name, way,
-                 peer, c->size - 1);
+                 peer, ranks - 1);
     else if (!any_tag && (tag < 0 || tag > scope.greatest_tag))
         snprintf(text, sizeof text, "%s %s rank %d with tag %d: tags are 0 to %d", name, way, peer,
                  tag, scope.greatest_tag);
@@ -51,76 +38,6 @@ static int check(const struct call *call, const struct comm *c, int peer, int ta
 }
 
 static int label(int tag) { return tag == MPI_ANY_TAG ? ANY_LABEL : tag; }
-
-static long long received_bytes(const MPI_Status *status, const struct op *op) {
-    int n = MPI_UNDEFINED;
-    PMPI_Get_count(status, MPI_BYTE, &n);
-    return n == MPI_UNDEFINED && op ? op->bytes : n;
-}
-
-/* ---- waiting ---- */
-
-/* One test of one request of the program's. When it completes, its message is counted and, unless
- * it is persistent, forgotten; `was` then tells of it for the event (serial 0: not one we know). */
-static int test(MPI_Request *request, int *done, MPI_Status *status, struct op *was) {
-    *was = (struct op){.peer = NO_PEER, .tag = ANY_LABEL, .kind = UNKNOWN};
-    struct op *op = scope_op_find(*request);
-    if (op && op->dead) {
-        scope_op_remove(op);
-        *request = MPI_REQUEST_NULL;
-        *done = 1;
-        return scope.code;
-    }
-    const int err = PMPI_Test(request, done, status);
-    if (!*done && err == MPI_SUCCESS)
-        return err;
-    *done = 1;
-    if (op && op->peeked)
-        *status = op->status;
-    if (op && op->active) {
-        scope_op_complete(op, status);
-        *was = *op;
-        if (op->kind == RECV && status->MPI_SOURCE >= 0 && status->MPI_SOURCE < op->comm->size) {
-            was->peer = op->comm->world[status->MPI_SOURCE];
-            was->tag = status->MPI_TAG;
-            was->bytes = received_bytes(status, op);
-        }
-    }
-    if (op && op->persistent) {
-        op->active = op->counted = op->cancelled = op->peeked = false;
-    } else if (op) {
-        scope_op_remove(op);
-    }
-    return err;
-}
-
-static void event_of(const struct call *call, const struct op *was) {
-    scope_event(call, was->comm ? was->comm : WORLD, was->peer, was->tag, was->bytes, was->serial);
-}
-
-/* The scope's own request: when the call is left, it is complete or was cancelled (scope_world.c),
- * or it is a collective that was given up. */
-int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status) {
-    struct op was;
-    int done = 0, err;
-    struct op *op = scope_op_find(*request);
-    if (op)
-        op->own = true;
-    call->requests = request;
-    call->n_requests = 1;
-    for (;;) {
-        err = test(request, &done, status, &was);
-        if (done || err)
-            break;
-        err = scope_pause(call);
-        if (err) {
-            call->complete = test(request, &done, status, &was) == MPI_SUCCESS && done;
-            break;
-        }
-    }
-    call->n_requests = 0;
-    return err;
-}
 
 /* ---- sends ---- */
 
@@ -144,7 +61,7 @@ static enum how lens(enum how how) {
 
 static int serve_send(struct call *call, struct comm *c, const void *buf, count_t count,
                       MPI_Datatype type, int dest, int tag, enum how how) {
-    const int wrong = check(call, c, dest, tag, false);
+    const int wrong = scope_check(call, c, dest, tag, false);
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
@@ -152,8 +69,8 @@ static int serve_send(struct call *call, struct comm *c, const void *buf, count_
     int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), &request);
     if (err)
         return scope_end(call, c, err);
-    const int peer = world_rank(c, dest);
-    const long long bytes = bytes_of(count, type);
+    const int peer = scope_peer(c, dest);
+    const long long bytes = scope_bytes(count, type);
     err = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
     if (peer != NO_PEER)
         scope_count(SENT, c->number, peer, tag, 1);
@@ -168,14 +85,14 @@ static int serve_send(struct call *call, struct comm *c, const void *buf, count_
 
 static int serve_isend(struct call *call, struct comm *c, const void *buf, count_t count,
                        MPI_Datatype type, int dest, int tag, enum how how, MPI_Request *request) {
-    const int wrong = check(call, c, dest, tag, false);
+    const int wrong = scope_check(call, c, dest, tag, false);
     if (wrong)
         return scope_end(call, c, wrong);
     const int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), request);
     if (err)
         return scope_end(call, c, err);
-    const int peer = world_rank(c, dest);
-    const long long bytes = bytes_of(count, type);
+    const int peer = scope_peer(c, dest);
+    const long long bytes = scope_bytes(count, type);
     long long serial = 0;
     if (peer != NO_PEER) {
         int done = 0;
@@ -203,14 +120,14 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
 #define SEND_CALLS(SUFFIX, COUNT, name, how)                                                     \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm) {                                                      \
-        OBSERVE(name, scope_comm(comm), PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm))  \
+        OBSERVE(name, comm, PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm))  \
         return serve_send(&call, c, buf, count, type, dest, tag, how);                           \
     }
 
 #define ISEND_CALLS(SUFFIX, COUNT, name, how)                                                    \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm, MPI_Request *request) {                                \
-        OBSERVE(name, scope_comm(comm),                                                          \
+        OBSERVE(name, comm,                                                          \
                 PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))                 \
         return serve_isend(&call, c, buf, count, type, dest, tag, how, request);                 \
     }
@@ -219,14 +136,14 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
 
 static int serve_irecv(struct call *call, struct comm *c, void *buf, count_t count,
                        MPI_Datatype type, int source, int tag, MPI_Request *request) {
-    const int wrong = check(call, c, source, tag, true);
+    const int wrong = scope_check(call, c, source, tag, true);
     if (wrong)
         return scope_end(call, c, wrong);
     const int err = P(Irecv)(buf, count, type, source, tag, c->handle, request);
     if (err)
         return scope_end(call, c, err);
-    const int peer = world_rank(c, source);
-    const long long bytes = bytes_of(count, type);
+    const int peer = scope_peer(c, source);
+    const long long bytes = scope_bytes(count, type);
     const struct op *op =
         peer == NO_PEER ? NULL : scope_op_add(RECV, *request, c, peer, label(tag), bytes);
     scope_event(call, c, peer, label(tag), bytes, op ? op->serial : 0);
@@ -235,39 +152,39 @@ static int serve_irecv(struct call *call, struct comm *c, void *buf, count_t cou
 
 static int serve_recv(struct call *call, struct comm *c, void *buf, count_t count,
                       MPI_Datatype type, int source, int tag, MPI_Status *status) {
-    const int wrong = check(call, c, source, tag, true);
+    const int wrong = scope_check(call, c, source, tag, true);
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Status own;
+    MPI_Status own = {0};
     int done = 0;
     int err = P(Irecv)(buf, count, type, source, tag, c->handle, &request);
     if (err)
         return scope_end(call, c, err);
-    int peer = world_rank(c, source);
-    if (peer != NO_PEER && scope_op_add(RECV, request, c, peer, label(tag), bytes_of(count, type)))
+    int peer = scope_peer(c, source);
+    if (peer != NO_PEER && scope_op_add(RECV, request, c, peer, label(tag), scope_bytes(count, type)))
         err = scope_wait(call, &request, &own);
     else
         err = PMPI_Test(&request, &done, &own);
-    if (own.MPI_SOURCE >= 0 && own.MPI_SOURCE < c->size && !err)
-        peer = c->world[own.MPI_SOURCE];
+    if (own.MPI_SOURCE >= 0 && !err)
+        peer = scope_peer(c, own.MPI_SOURCE);
     scope_event(call, c, peer, err ? label(tag) : own.MPI_TAG,
-                err ? bytes_of(count, type) : received_bytes(&own, NULL), 0);
-    if (status != MPI_STATUS_IGNORE)
-        *status = own;
+                err ? scope_bytes(count, type) : scope_received(&own), 0);
+    if (!err)
+        scope_copy_status(status, &own);
     return scope_end(call, c, err);
 }
 
 #define RECEIVES(SUFFIX, COUNT)                                                                  \
     int MPI_Recv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,         \
                          MPI_Comm comm, MPI_Status *status) {                                    \
-        OBSERVE(Recv, scope_comm(comm),                                                          \
+        OBSERVE(Recv, comm,                                                          \
                 PMPI_Recv##SUFFIX(buf, count, type, source, tag, comm, status))                  \
         return serve_recv(&call, c, buf, count, type, source, tag, status);                      \
     }                                                                                            \
     int MPI_Irecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,        \
                           MPI_Comm comm, MPI_Request *request) {                                 \
-        OBSERVE(Irecv, scope_comm(comm),                                                         \
+        OBSERVE(Irecv, comm,                                                         \
                 PMPI_Irecv##SUFFIX(buf, count, type, source, tag, comm, request))                \
         return serve_irecv(&call, c, buf, count, type, source, tag, request);                    \
     }
@@ -278,8 +195,8 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
                           count_t sendcount, MPI_Datatype sendtype, int dest, int sendtag,
                           void *recvbuf, count_t recvcount, MPI_Datatype recvtype, int source,
                           int recvtag, MPI_Status *status) {
-    const int wrong_dest = check(call, c, dest, sendtag, false);
-    const int wrong = wrong_dest ? wrong_dest : check(call, c, source, recvtag, true);
+    const int wrong_dest = scope_check(call, c, dest, sendtag, false);
+    const int wrong = wrong_dest ? wrong_dest : scope_check(call, c, source, recvtag, true);
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
@@ -289,9 +206,9 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
     int err = P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &requests[0]);
     if (err)
         return scope_end(call, c, err);
-    const int from = world_rank(c, source);
+    const int from = scope_peer(c, source);
     if (from != NO_PEER)
-        scope_op_add(RECV, requests[0], c, from, label(recvtag), bytes_of(recvcount, recvtype));
+        scope_op_add(RECV, requests[0], c, from, label(recvtag), scope_bytes(recvcount, recvtype));
     err = start_send(sendbuf, sendcount, sendtype, dest, sendtag, c->handle, lens(STANDARD),
                      &requests[1]);
     if (err) { /* nothing was sent, so nothing is to be received */
@@ -303,18 +220,13 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         }
         return scope_end(call, c, err);
     }
-    const int to = world_rank(c, dest);
+    const int to = scope_peer(c, dest);
     if (to != NO_PEER) {
         int done = 0;
         scope_count(SENT, c->number, to, sendtag, 1);
         PMPI_Request_get_status(requests[1], &done, &statuses[1]);
         if (!done)
-            scope_op_add(SEND, requests[1], c, to, sendtag, bytes_of(sendcount, sendtype));
-    }
-    for (int i = 0; i < 2; i++) {
-        struct op *op = scope_op_find(requests[i]);
-        if (op)
-            op->own = true;
+            scope_op_add(SEND, requests[1], c, to, sendtag, scope_bytes(sendcount, sendtype));
     }
     call->requests = requests;
     call->n_requests = 2;
@@ -324,7 +236,7 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
             int done = 0;
             if (complete[i])
                 continue;
-            const int failed = test(&requests[i], &done, &statuses[i], &was[i]);
+            const int failed = scope_test(&requests[i], &done, &statuses[i], &was[i]);
             complete[i] = done;
             err = err ? err : failed;
         }
@@ -333,32 +245,38 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         left = scope_pause(call);
     }
     const long long number = ++scope.serial; /* one call, two messages: one request number */
-    scope_event(call, c, to, sendtag, bytes_of(sendcount, sendtype), number);
+    scope_event(call, c, to, sendtag, scope_bytes(sendcount, sendtype), number);
     scope_event(call, c, was[0].peer == NO_PEER ? from : was[0].peer, was[0].tag, was[0].bytes,
                 -number);
-    if (status != MPI_STATUS_IGNORE)
-        *status = statuses[0];
+    if (!left)
+        scope_copy_status(status, &statuses[0]);
     return scope_end(call, c, left ? left : err);
+}
+
+/* The data of a buffer that will be received into, for the caller to free. */
+static int packed(const struct comm *c, const void *buf, count_t count, MPI_Datatype type,
+                  void **copy, count_t *used) {
+    count_t room = 0;
+    int err = P(Pack_size)(count, type, c->handle, &room);
+    *copy = err ? NULL : malloc((size_t)room + 1);
+    *used = 0;
+    if (!err && !*copy)
+        err = MPI_ERR_NO_MEM;
+    if (!err)
+        err = P(Pack)(buf, count, type, *copy, room, used, c->handle);
+    if (err)
+        free(*copy);
+    return err;
 }
 
 static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, count_t count,
                                   MPI_Datatype type, int dest, int sendtag, int source,
                                   int recvtag, MPI_Status *status) {
-#if LARGE_COUNTS
-    MPI_Count room = 0, used = 0;
-#else
-    int room = 0, used = 0;
-#endif
-    int err = P(Pack_size)(count, type, c->handle, &room);
-    void *copy = err ? NULL : malloc((size_t)room + 1);
-    if (!err && !copy)
-        err = MPI_ERR_NO_MEM;
-    if (!err)
-        err = P(Pack)(buf, count, type, copy, room, &used, c->handle);
-    if (err) {
-        free(copy);
+    count_t used = 0;
+    void *copy = NULL;
+    int err = packed(c, buf, count, type, &copy, &used);
+    if (err)
         return scope_end(call, c, err);
-    }
     err = serve_sendrecv(call, c, copy, used, MPI_PACKED, dest, sendtag, buf, count, type, source,
                          recvtag, status);
     free(copy);
@@ -370,7 +288,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
                              int dest, int sendtag, void *recvbuf, COUNT recvcount,              \
                              MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,      \
                              MPI_Status *status) {                                               \
-        OBSERVE(Sendrecv, scope_comm(comm),                                                      \
+        OBSERVE(Sendrecv, comm,                                                      \
                 PMPI_Sendrecv##SUFFIX(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,      \
                                       recvcount, recvtype, source, recvtag, comm, status))       \
         return serve_sendrecv(&call, c, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,    \
@@ -379,7 +297,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
     int MPI_Sendrecv_replace##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int dest,        \
                                      int sendtag, int source, int recvtag, MPI_Comm comm,        \
                                      MPI_Status *status) {                                       \
-        OBSERVE(Sendrecv_replace, scope_comm(comm),                                              \
+        OBSERVE(Sendrecv_replace, comm,                                              \
                 PMPI_Sendrecv_replace##SUFFIX(buf, count, type, dest, sendtag, source, recvtag,  \
                                               comm, status))                                     \
         return serve_sendrecv_replace(&call, c, buf, count, type, dest, sendtag, source,         \
@@ -393,15 +311,15 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
                       int tag) {
     if (err)
         return scope_end(call, c, err);
-    const int to = world_rank(c, peer);
+    const int to = scope_peer(c, peer);
     struct op *op = to == NO_PEER
                         ? NULL
-                        : scope_op_add(kind, *request, c, to, label(tag), bytes_of(count, type));
+                        : scope_op_add(kind, *request, c, to, label(tag), scope_bytes(count, type));
     if (op) {
         op->persistent = true;
         op->active = false;
     }
-    scope_event(call, c, to, label(tag), bytes_of(count, type), op ? op->serial : 0);
+    scope_event(call, c, to, label(tag), scope_bytes(count, type), op ? op->serial : 0);
     return scope_end(call, c, MPI_SUCCESS);
 }
 
@@ -412,7 +330,7 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
     SEND_INIT(SUFFIX, COUNT, Rsend_init, false)                                                  \
     int MPI_Recv_init##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,    \
                               MPI_Comm comm, MPI_Request *request) {                             \
-        OBSERVE(Recv_init, scope_comm(comm),                                                     \
+        OBSERVE(Recv_init, comm,                                                     \
                 PMPI_Recv_init##SUFFIX(buf, count, type, source, tag, comm, request))            \
         const int err = PMPI_Recv_init##SUFFIX(buf, count, type, source, tag, comm, request);    \
         return serve_init(&call, c, err, RECV, request, count, type, source, tag);               \
@@ -421,7 +339,7 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
 #define SEND_INIT(SUFFIX, COUNT, name, synchronous)                                              \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm, MPI_Request *request) {                                \
-        OBSERVE(name, scope_comm(comm),                                                          \
+        OBSERVE(name, comm,                                                          \
                 PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))                 \
         const int err =                                                                          \
             synchronous ? PMPI_Ssend_init##SUFFIX(buf, count, type, dest, tag, comm, request)    \
@@ -440,60 +358,78 @@ SENDRECVS(_c, MPI_Count)
 INITS(_c, MPI_Count)
 #endif
 
-static void started(struct op *op) {
+static int started(struct op *op) {
     if (!op)
-        return;
+        return MPI_SUCCESS;
     op->active = true;
-    op->counted = op->cancelled = op->peeked = false;
+    op->counted = op->cancelled = op->peeked = op->dead = false;
+    op->cell = scope.cell;
     if (op->kind == SEND)
         scope_count(SENT, op->comm->number, op->peer, op->tag, 1);
+    if (op->kind == COLLECTIVE && op->persistent)
+        op->index = scope_enter(op->comm, op->name, NO_ROOT) ? op->comm->entered : 0;
+    return MPI_SUCCESS;
+}
+
+/* A collective that a break gave up cannot be started again: its communicator has another shadow. */
+static int start(MPI_Request *request, struct op *op) {
+    if (op && op->kind == COLLECTIVE && op->given_up)
+        return scope.code;
+    return PMPI_Start(request);
 }
 
 int MPI_Start(MPI_Request *request) {
-    OBSERVE(Start, WORLD, PMPI_Start(request))
+    OBSERVE(Start, MPI_COMM_WORLD, PMPI_Start(request))
     struct op *op = scope_op_find(*request);
-    const int err = PMPI_Start(request);
+    const int err = start(request, op);
     if (!err)
         started(op);
-    scope_event(&call, op ? op->comm : WORLD, op ? op->peer : NO_PEER, op ? op->tag : ANY_LABEL,
+    scope_event(&call, op ? op->comm : c, op ? op->peer : NO_PEER, op ? op->tag : ANY_LABEL,
                 op ? op->bytes : 0, op ? op->serial : 0);
-    return scope_end(&call, op ? op->comm : WORLD, err);
+    return scope_end(&call, op ? op->comm : c, err);
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
-    OBSERVE(Startall, WORLD, PMPI_Startall(count, requests))
-    const int err = PMPI_Startall(count, requests);
+    OBSERVE(Startall, MPI_COMM_WORLD, PMPI_Startall(count, requests))
+    int err = MPI_SUCCESS;
     for (int i = 0; i < count && !err; i++) {
         struct op *op = scope_op_find(requests[i]);
-        started(op);
+        err = start(&requests[i], op);
+        if (!err)
+            started(op);
         if (op)
             scope_event(&call, op->comm, op->peer, op->tag, op->bytes, op->serial);
     }
-    return scope_end(&call, WORLD, err);
+    return scope_end(&call, c, err);
 }
 
+/* A receive that is freed while open will never be seen to complete; one that was cancelled or has
+ * its message is not open. */
 int MPI_Request_free(MPI_Request *request) {
-    OBSERVE(Request_free, WORLD, PMPI_Request_free(request))
+    OBSERVE(Request_free, MPI_COMM_WORLD, PMPI_Request_free(request))
     struct op *op = scope_op_find(*request);
-    /* A receive that is freed while open will never be seen to complete; one that was cancelled
-     * or has its message is not open. */
     MPI_Status status;
     int done = 0;
+    if (op && op->dead && op->kind == COLLECTIVE && !op->persistent) {
+        scope_op_remove(op); /* its communicator was given up, and the request with it */
+        *request = MPI_REQUEST_NULL;
+        return scope_end(&call, c, MPI_SUCCESS);
+    }
     if (op && op->active && !op->counted && !op->dead && scope_peek(op, &done, &status) == 0 && done)
         scope_op_complete(op, &status);
     if (op && op->active && !op->counted && op->kind == RECV)
-        scope.overflow = true;
+        scope_unjudged("a receive freed while it was open");
     if (op)
         scope_op_remove(op);
-    return scope_end(&call, WORLD, PMPI_Request_free(request));
+    return scope_end(&call, c, PMPI_Request_free(request));
 }
 
 int MPI_Cancel(MPI_Request *request) {
-    OBSERVE(Cancel, WORLD, PMPI_Cancel(request))
+    OBSERVE(Cancel, MPI_COMM_WORLD, PMPI_Cancel(request))
     struct op *op = scope_op_find(*request);
     if (op)
         op->cancelled = true;
-    return scope_end(&call, WORLD, PMPI_Cancel(request));
+    return scope_end(&call, c, op && op->dead ? MPI_SUCCESS : PMPI_Cancel(request));
 }
 
 /* ---- probes ---- */
@@ -501,28 +437,80 @@ int MPI_Cancel(MPI_Request *request) {
 static struct record probe_of(const struct comm *c, int source, int tag) {
     return (struct record){.kind = PROBE,
                            .comm = c->number,
-                           .peer = world_rank(c, source),
+                           .peer = scope_peer(c, source),
                            .tag = label(tag)};
 }
 
-/* A matched probe took this message; its receive, which names no peer, comes next as a rule. */
+/* A message that a matched probe took, until its receive begins. */
+struct held {
+    struct held *next;
+    MPI_Message message;
+    struct comm *comm;
+    int peer, tag;
+    bool dead; /* a break took it */
+};
+
+static struct held *helds;
+
+static struct held **held(MPI_Message message) {
+    struct held **at = &helds;
+    while (*at && (*at)->message != message)
+        at = &(*at)->next;
+    return at;
+}
+
+static void let_go(struct held **at) {
+    struct held *gone = *at;
+    *at = gone->next;
+    free(gone);
+}
+
 static void matched(struct comm *c, MPI_Message message, int peer, int tag) {
-    scope_count(RECEIVED, c->number, peer, tag, 1);
-    scope.message = message;
-    scope.message_comm = c;
-    scope.message_peer = peer;
+    struct held **at = held(message), *one;
+    if (*at) /* the library uses the handle of a dead one again */
+        let_go(at);
+    one = malloc(sizeof *one);
+    if (!one) {
+        scope.blind = true;
+        return;
+    }
+    *one = (struct held){helds, message, c, peer, tag, false};
+    helds = one;
+    scope_count(HELD, c->number, peer, tag, 1);
+}
+
+/* Receives what matched probes took, as its senders may wait for that. */
+void scope_drop_messages(void) {
+    for (struct held *one = helds; one; one = one->next) {
+        MPI_Message message = one->message;
+        MPI_Request request;
+        if (one->dead || PMPI_Imrecv(NULL, 0, MPI_BYTE, &message, &request) != MPI_SUCCESS)
+            continue; /* an error of truncation is none here */
+        one->dead = true;
+        scope_complete(&request, true, 1);
+    }
+}
+
+void scope_forget_held(const struct comm *comm) {
+    for (struct held **at = &helds; *at;) {
+        if ((*at)->comm == comm)
+            let_go(at);
+        else
+            at = &(*at)->next;
+    }
 }
 
 /* message NULL: a probe that leaves the message in its queue */
 static int serve_probe(struct call *call, struct comm *c, int source, int tag,
                        MPI_Message *message, MPI_Status *status) {
-    const int wrong = check(call, c, source, tag, true);
+    const int wrong = scope_check(call, c, source, tag, true);
     if (wrong)
         return scope_end(call, c, wrong);
     const struct record probe = probe_of(c, source, tag);
-    MPI_Status own;
+    MPI_Status own = {0};
     int found = 0, err;
     call->probe = &probe;
+    call->n_probes = 1;
     for (;;) {
         err = message ? PMPI_Improbe(source, tag, c->handle, &found, message, &own)
                       : PMPI_Iprobe(source, tag, c->handle, &found, &own);
@@ -534,310 +522,76 @@ static int serve_probe(struct call *call, struct comm *c, int source, int tag,
     }
     int peer = probe.peer;
     if (!err && own.MPI_SOURCE >= 0) {
-        peer = c->world[own.MPI_SOURCE];
+        peer = scope_peer(c, own.MPI_SOURCE);
         if (message)
             matched(c, *message, peer, own.MPI_TAG);
     }
-    scope_event(call, c, peer, err ? probe.tag : own.MPI_TAG, err ? 0 : received_bytes(&own, NULL),
-                0);
-    if (status != MPI_STATUS_IGNORE)
-        *status = own;
+    scope_event(call, c, peer, err ? probe.tag : own.MPI_TAG, err ? 0 : scope_received(&own), 0);
+    if (!err)
+        scope_copy_status(status, &own);
     return scope_end(call, c, err);
 }
 
 static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, int *found,
                         MPI_Message *message, MPI_Status *status) {
-    const int wrong = check(call, c, source, tag, true);
+    const int wrong = scope_check(call, c, source, tag, true);
     if (wrong)
         return scope_end(call, c, wrong);
-    MPI_Status own;
+    MPI_Status own = {0};
     const int err = message ? PMPI_Improbe(source, tag, c->handle, found, message, &own)
                             : PMPI_Iprobe(source, tag, c->handle, found, &own);
     if (err)
         return scope_end(call, c, err);
     const struct record probe = probe_of(c, source, tag);
     call->probe = &probe;
+    call->n_probes = 1;
     scope_tested(call, *found);
     if (*found) {
-        const int peer = own.MPI_SOURCE >= 0 ? c->world[own.MPI_SOURCE] : NO_PEER;
+        const int peer = own.MPI_SOURCE >= 0 ? scope_peer(c, own.MPI_SOURCE) : NO_PEER;
         if (message && peer != NO_PEER)
             matched(c, *message, peer, own.MPI_TAG);
-        scope_event(call, c, peer, own.MPI_TAG, received_bytes(&own, NULL), 0);
-        if (status != MPI_STATUS_IGNORE)
-            *status = own;
+        scope_event(call, c, peer, own.MPI_TAG, scope_received(&own), 0);
+        scope_copy_status(status, &own);
     }
     return scope_end(call, c, err);
 }
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
-    OBSERVE(Probe, scope_comm(comm), PMPI_Probe(source, tag, comm, status))
+    OBSERVE(Probe, comm, PMPI_Probe(source, tag, comm, status))
     return serve_probe(&call, c, source, tag, NULL, status);
 }
 
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    OBSERVE(Mprobe, scope_comm(comm), PMPI_Mprobe(source, tag, comm, message, status))
+    OBSERVE(Mprobe, comm, PMPI_Mprobe(source, tag, comm, message, status))
     return serve_probe(&call, c, source, tag, message, status);
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
-    OBSERVE(Iprobe, scope_comm(comm), PMPI_Iprobe(source, tag, comm, flag, status))
+    OBSERVE(Iprobe, comm, PMPI_Iprobe(source, tag, comm, flag, status))
     return serve_iprobe(&call, c, source, tag, flag, NULL, status);
 }
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
                 MPI_Status *status) {
-    OBSERVE(Improbe, scope_comm(comm), PMPI_Improbe(source, tag, comm, flag, message, status))
+    OBSERVE(Improbe, comm, PMPI_Improbe(source, tag, comm, flag, message, status))
     return serve_iprobe(&call, c, source, tag, flag, message, status);
 }
 
-/* ---- waits ---- */
-
-static void copy_status(MPI_Status *to, const MPI_Status *from) {
-    if (to != MPI_STATUS_IGNORE)
-        *to = *from;
-}
-
-int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    OBSERVE(Wait, WORLD, PMPI_Wait(request, status))
-    struct op was;
-    MPI_Status own;
-    int done = 0, err;
-    call.requests = request;
-    call.n_requests = 1;
-    for (;;) {
-        err = test(request, &done, &own, &was);
-        if (done || err)
-            break;
-        err = scope_pause(&call);
-        if (err)
-            break;
-    }
-    event_of(&call, &was);
-    if (done)
-        copy_status(status, &own);
-    return scope_end(&call, was.comm ? was.comm : WORLD, err);
-}
-
-int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
-    OBSERVE(Test, WORLD, PMPI_Test(request, flag, status))
-    struct op was;
-    MPI_Status own;
-    *flag = 0;
-    const int err = test(request, flag, &own, &was);
-    call.requests = request;
-    call.n_requests = 1;
-    scope_tested(&call, *flag);
-    if (*flag) {
-        event_of(&call, &was);
-        copy_status(status, &own);
-    }
-    return scope_end(&call, was.comm ? was.comm : WORLD, err);
-}
-
-/* Is request i one that a call on many has to look at: neither null nor persistent and idle? */
-static bool is_open(MPI_Request request) {
-    if (request == MPI_REQUEST_NULL)
-        return false;
-    const struct op *op = scope_op_find(request);
-    return !op || op->active;
-}
-
-static int status_error(int *err, MPI_Status statuses[], int i, int failed) {
-    if (statuses != MPI_STATUSES_IGNORE)
-        statuses[i].MPI_ERROR = failed;
-    if (failed && *err != scope.code)
-        *err = failed == scope.code ? failed : MPI_ERR_IN_STATUS;
-    return *err;
-}
-
-int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    OBSERVE(Waitall, WORLD, PMPI_Waitall(count, requests, statuses))
-    if (count < 0) /* the library says what is wrong */
-        return scope_end(&call, WORLD, PMPI_Waitall(count, requests, statuses));
-    bool few[64] = {false};
-    bool *complete = count <= 64 ? few : calloc((size_t)count, sizeof *complete);
-    if (!complete)
-        return scope_end(&call, WORLD, MPI_ERR_NO_MEM);
-    call.requests = requests;
-    call.n_requests = count;
-    int err = MPI_SUCCESS, left = MPI_SUCCESS, open = count, told = 0;
-    for (;;) {
-        for (int i = 0; i < count; i++) {
-            struct op was;
-            MPI_Status own;
-            int done = 0;
-            if (complete[i])
-                continue;
-            const int failed = test(&requests[i], &done, &own, &was);
-            if (!done)
-                continue;
-            complete[i] = true;
-            open--;
-            if (statuses != MPI_STATUSES_IGNORE)
-                statuses[i] = own;
-            status_error(&err, statuses, i, failed);
-            if (was.serial) {
-                event_of(&call, &was);
-                told++;
-            }
-        }
-        if (open == 0 || left || err == scope.code)
-            break;
-        left = scope_pause(&call);
-    }
-    if (!told)
-        scope_event(&call, WORLD, NO_PEER, ANY_LABEL, 0, 0);
-    if (complete != few)
-        free(complete);
-    return scope_end(&call, WORLD, left ? left : err);
-}
-
-int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
-    OBSERVE(Testall, WORLD, PMPI_Testall(count, requests, flag, statuses))
-    int err = MPI_SUCCESS;
-    *flag = 1;
-    for (int i = 0; i < count && *flag; i++) {
-        MPI_Status own;
-        struct op *op = scope_op_find(requests[i]);
-        if (is_open(requests[i]) && !(op && op->dead))
-            err = op ? scope_peek(op, flag, &own)
-                     : PMPI_Request_get_status(requests[i], flag, &own);
-        if (err)
-            return scope_end(&call, WORLD, err);
-    }
-    call.requests = requests;
-    call.n_requests = count;
-    scope_tested(&call, *flag);
-    for (int i = 0; i < count && *flag; i++) {
-        struct op was;
-        MPI_Status own;
-        int done = 0;
-        const int failed = test(&requests[i], &done, &own, &was);
-        if (statuses != MPI_STATUSES_IGNORE)
-            statuses[i] = own;
-        status_error(&err, statuses, i, failed);
-        event_of(&call, &was);
-    }
-    return scope_end(&call, WORLD, err);
-}
-
-/* One pass over the requests: completes the first that is ready. *index: MPI_UNDEFINED if none is
- * open, else untouched unless *done. */
-static int test_any(struct call *call, int count, MPI_Request requests[], int *index, int *done,
-                    MPI_Status *status) {
-    bool any = false;
-    *done = 0;
-    for (int i = 0; i < count; i++) {
-        struct op was;
-        MPI_Status own;
-        if (!is_open(requests[i]))
-            continue;
-        any = true;
-        const int err = test(&requests[i], done, &own, &was);
-        if (*done) {
-            *index = i;
-            event_of(call, &was);
-            copy_status(status, &own);
-            return err;
-        }
-    }
-    if (!any) {
-        MPI_Request none = MPI_REQUEST_NULL;
-        *index = MPI_UNDEFINED;
-        return PMPI_Test(&none, done, status); /* for its empty status */
-    }
-    return MPI_SUCCESS;
-}
-
-int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
-    OBSERVE(Waitany, WORLD, PMPI_Waitany(count, requests, index, status))
-    int done = 0, err;
-    call.requests = requests;
-    call.n_requests = count;
-    call.mode = ANY;
-    for (;;) {
-        err = test_any(&call, count, requests, index, &done, status);
-        if (done || err)
-            break;
-        err = scope_pause(&call);
-        if (err) {
-            *index = MPI_UNDEFINED;
-            scope_event(&call, WORLD, NO_PEER, ANY_LABEL, 0, 0);
-            break;
-        }
-    }
-    return scope_end(&call, WORLD, err);
-}
-
-int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
-    OBSERVE(Testany, WORLD, PMPI_Testany(count, requests, index, flag, status))
-    *index = MPI_UNDEFINED;
-    const int err = test_any(&call, count, requests, index, flag, status);
-    call.requests = requests;
-    call.n_requests = count;
-    scope_tested(&call, *flag);
-    return scope_end(&call, WORLD, err);
-}
-
-/* One pass: completes all that are ready. */
-static int test_some(struct call *call, int count, MPI_Request requests[], int *ready,
-                     int indices[], MPI_Status statuses[]) {
-    bool any = false;
-    int err = MPI_SUCCESS;
-    *ready = 0;
-    for (int i = 0; i < count; i++) {
-        struct op was;
-        MPI_Status own;
-        int done = 0;
-        if (!is_open(requests[i]))
-            continue;
-        any = true;
-        const int failed = test(&requests[i], &done, &own, &was);
-        if (!done)
-            continue;
-        indices[*ready] = i;
-        if (statuses != MPI_STATUSES_IGNORE)
-            statuses[*ready] = own;
-        status_error(&err, statuses, *ready, failed);
-        event_of(call, &was);
-        ++*ready;
-    }
-    if (!any)
-        *ready = MPI_UNDEFINED;
-    return err;
-}
-
-int MPI_Waitsome(int count, MPI_Request requests[], int *ready, int indices[],
-                 MPI_Status statuses[]) {
-    OBSERVE(Waitsome, WORLD, PMPI_Waitsome(count, requests, ready, indices, statuses))
-    int err;
-    call.requests = requests;
-    call.n_requests = count;
-    call.mode = ANY;
-    for (;;) {
-        err = test_some(&call, count, requests, ready, indices, statuses);
-        if (*ready != 0 || err)
-            break;
-        err = scope_pause(&call);
-        if (err) {
-            scope_event(&call, WORLD, NO_PEER, ANY_LABEL, 0, 0);
-            break;
-        }
-    }
-    return scope_end(&call, WORLD, err);
-}
-
-int MPI_Testsome(int count, MPI_Request requests[], int *ready, int indices[],
-                 MPI_Status statuses[]) {
-    OBSERVE(Testsome, WORLD, PMPI_Testsome(count, requests, ready, indices, statuses))
-    const int err = test_some(&call, count, requests, ready, indices, statuses);
-    call.requests = requests;
-    call.n_requests = count;
-    scope_tested(&call, *ready != 0);
-    return scope_end(&call, WORLD, err);
-}
-
 /* ---- messages taken by a matched probe: on their way, so nobody is ever stuck in these ---- */
+
+/* The receive of a held message begins: `was` tells of it; comm NULL: not one we know. */
+static void begin_receive(MPI_Message message, struct held *was) {
+    struct held **at = held(message);
+    *was = (struct held){.peer = NO_PEER, .tag = ANY_LABEL};
+    if (!*at)
+        return;
+    *was = **at;
+    let_go(at);
+    if (was->dead)
+        return;
+    scope_count(HELD, was->comm->number, was->peer, was->tag, -1);
+    scope_count(RECEIVED, was->comm->number, was->peer, was->tag, 1);
+}
 
 /* A receive of such a message: for the drain to wait for, as it fills the program's buffer. */
 static struct op *under_way(MPI_Request request, struct comm *c) {
@@ -850,30 +604,39 @@ static struct op *under_way(MPI_Request request, struct comm *c) {
 #define MRECVS(SUFFIX, COUNT)                                                                    \
     int MPI_Mrecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message,       \
                           MPI_Status *status) {                                                  \
-        OBSERVE(Mrecv, WORLD, PMPI_Mrecv##SUFFIX(buf, count, type, message, status))             \
-        const bool known = scope.message_comm && *message == scope.message;                      \
-        c = known ? scope.message_comm : WORLD;                                                  \
+        OBSERVE(Mrecv, MPI_COMM_WORLD, PMPI_Mrecv##SUFFIX(buf, count, type, message, status))    \
+        struct held was;                                                                         \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
-        MPI_Status own;                                                                          \
-        int err = PMPI_Imrecv##SUFFIX(buf, count, type, message, &request);                      \
+        MPI_Status own = {0};                                                                    \
+        begin_receive(*message, &was);                                                           \
+        int err = was.dead ? scope.code                                                          \
+                           : PMPI_Imrecv##SUFFIX(buf, count, type, message, &request);           \
+        if (was.dead)                                                                            \
+            *message = MPI_MESSAGE_NULL;                                                         \
+        c = was.comm ? was.comm : c;                                                             \
         if (!err) {                                                                              \
             under_way(request, c);                                                               \
             err = scope_wait(&call, &request, &own);                                             \
         }                                                                                        \
         if (!err) {                                                                              \
-            scope_event(&call, c, known ? scope.message_peer : NO_PEER, own.MPI_TAG,             \
-                        received_bytes(&own, NULL), 0);                                          \
-            copy_status(status, &own);                                                           \
+            scope_event(&call, c, was.peer, own.MPI_TAG, scope_received(&own), 0);               \
+            scope_copy_status(status, &own);                                                     \
         }                                                                                        \
         return scope_end(&call, c, err);                                                         \
     }                                                                                            \
     int MPI_Imrecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message,      \
                            MPI_Request *request) {                                               \
-        OBSERVE(Imrecv, WORLD, PMPI_Imrecv##SUFFIX(buf, count, type, message, request))          \
-        const int err = PMPI_Imrecv##SUFFIX(buf, count, type, message, request);                 \
-        const struct op *op = err ? NULL : under_way(*request, WORLD);                           \
-        scope_event(&call, WORLD, NO_PEER, ANY_LABEL, 0, op ? op->serial : 0);                   \
-        return scope_end(&call, WORLD, err);                                                     \
+        OBSERVE(Imrecv, MPI_COMM_WORLD, PMPI_Imrecv##SUFFIX(buf, count, type, message, request)) \
+        struct held was;                                                                         \
+        begin_receive(*message, &was);                                                           \
+        const int err = was.dead ? scope.code                                                    \
+                                 : PMPI_Imrecv##SUFFIX(buf, count, type, message, request);      \
+        if (was.dead)                                                                            \
+            *message = MPI_MESSAGE_NULL;                                                         \
+        c = was.comm ? was.comm : c;                                                             \
+        const struct op *op = err ? NULL : under_way(*request, c);                               \
+        scope_event(&call, c, was.peer, was.tag, 0, op ? op->serial : 0);                        \
+        return scope_end(&call, c, err);                                                         \
     }
 
 MRECVS(, int)
@@ -881,34 +644,107 @@ MRECVS(, int)
 MRECVS(_c, MPI_Count)
 #endif
 
-/* ---- calls that are not followed ---- */
+/* ---- a sendrecv begun as one request ---- */
 
-int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
-    scope_unseen(false);
-    return PMPI_Request_get_status(request, flag, status);
+static int no_status(void *unused, MPI_Status *status) {
+    (void)unused;
+    PMPI_Status_set_elements(status, MPI_BYTE, 0);
+    PMPI_Status_set_cancelled(status, 0);
+    status->MPI_SOURCE = MPI_PROC_NULL;
+    status->MPI_TAG = MPI_ANY_TAG;
+    return MPI_SUCCESS;
 }
 
-/* Their messages are in no count. */
-#define UNSEEN(SUFFIX, COUNT)                                                                    \
+static int nothing(void *unused) {
+    (void)unused;
+    return MPI_SUCCESS;
+}
+
+static int no_cancel(void *unused, int complete) {
+    (void)unused;
+    (void)complete;
+    return MPI_SUCCESS;
+}
+
+int scope_generalized(MPI_Request *request) {
+    return PMPI_Grequest_start(no_status, nothing, no_cancel, NULL, request);
+}
+
+#if HAS_MPI_4
+
+/* A request of the scope's stands for both parts: the library's own could not be taken apart when
+ * it is stuck. `copy` is freed with it. */
+static int serve_isendrecv(struct call *call, struct comm *c, const void *sendbuf,
+                           count_t sendcount, MPI_Datatype sendtype, int dest, int sendtag,
+                           void *recvbuf, count_t recvcount, MPI_Datatype recvtype, int source,
+                           int recvtag, void *copy, MPI_Request *request) {
+    const int wrong_dest = scope_check(call, c, dest, sendtag, false);
+    int err = wrong_dest ? wrong_dest : scope_check(call, c, source, recvtag, true);
+    MPI_Request part[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    if (!err)
+        err = P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &part[0]);
+    if (!err)
+        err = start_send(sendbuf, sendcount, sendtype, dest, sendtag, c->handle, lens(STANDARD),
+                         &part[1]);
+    if (!err)
+        err = scope_generalized(request);
+    const int from = scope_peer(c, source), to = scope_peer(c, dest);
+    struct op *op = err ? NULL
+                        : scope_op_add(RECV, *request, c, from, label(recvtag),
+                                       scope_bytes(recvcount, recvtype));
+    if (!op) {
+        free(copy);
+        return scope_end(call, c, err ? err : MPI_ERR_NO_MEM);
+    }
+    op->generalized = true;
+    memcpy(op->part, part, sizeof part);
+    op->given = copy;
+    op->twin = to == NO_PEER ? NULL : malloc(sizeof *op->twin);
+    if (op->twin)
+        *op->twin = (struct op){.kind = SEND, .comm = c, .peer = to, .tag = sendtag,
+                                .bytes = scope_bytes(sendcount, sendtype), .active = true};
+    if (to != NO_PEER)
+        scope_count(SENT, c->number, to, sendtag, 1);
+    scope_event(call, c, to, sendtag, scope_bytes(sendcount, sendtype), op->serial);
+    return scope_end(call, c, MPI_SUCCESS);
+}
+
+static int serve_isendrecv_replace(struct call *call, struct comm *c, void *buf, count_t count,
+                                   MPI_Datatype type, int dest, int sendtag, int source,
+                                   int recvtag, MPI_Request *request) {
+    count_t used = 0;
+    void *copy = NULL;
+    const int err = packed(c, buf, count, type, &copy, &used);
+    if (err)
+        return scope_end(call, c, err);
+    return serve_isendrecv(call, c, copy, used, MPI_PACKED, dest, sendtag, buf, count, type,
+                           source, recvtag, copy, request);
+}
+
+#define ISENDRECVS(SUFFIX, COUNT)                                                                \
     int MPI_Isendrecv##SUFFIX(const void *sendbuf, COUNT sendcount, MPI_Datatype sendtype,       \
                               int dest, int sendtag, void *recvbuf, COUNT recvcount,             \
                               MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,     \
                               MPI_Request *request) {                                            \
-        scope_unseen(true);                                                                      \
-        return PMPI_Isendrecv##SUFFIX(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,      \
-                                      recvcount, recvtype, source, recvtag, comm, request);      \
+        OBSERVE(Isendrecv, comm,                                                                 \
+                PMPI_Isendrecv##SUFFIX(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,     \
+                                       recvcount, recvtype, source, recvtag, comm, request))     \
+        return serve_isendrecv(&call, c, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,   \
+                               recvcount, recvtype, source, recvtag, NULL, request);             \
     }                                                                                            \
     int MPI_Isendrecv_replace##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int dest,       \
                                       int sendtag, int source, int recvtag, MPI_Comm comm,       \
                                       MPI_Request *request) {                                    \
-        scope_unseen(true);                                                                      \
-        return PMPI_Isendrecv_replace##SUFFIX(buf, count, type, dest, sendtag, source, recvtag,  \
-                                              comm, request);                                    \
+        OBSERVE(Isendrecv_replace, comm,                                                         \
+                PMPI_Isendrecv_replace##SUFFIX(buf, count, type, dest, sendtag, source, recvtag, \
+                                               comm, request))                                   \
+        return serve_isendrecv_replace(&call, c, buf, count, type, dest, sendtag, source,        \
+                                       recvtag, request);                                        \
     }
 
-#if LARGE_COUNTS || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
-UNSEEN(, int)
-#endif
+ISENDRECVS(, int)
 #if LARGE_COUNTS
-UNSEEN(_c, MPI_Count)
+ISENDRECVS(_c, MPI_Count)
+#endif
+
 #endif

@@ -2,42 +2,31 @@
  *
  * A round. A rank that has waited for a while wakes the others, and all exchange their reports.
  * Everyone judges the same reports by the same rule, so everyone comes to the same verdict and
- * nobody has to announce it. A verdict needs two rounds between which the stuck did not move.
- *
- * The drain. On a deadlock, or when a rank asks to stop, each thread takes its rank's lock, so
- * that no program thread is in MPI any more; only when all have done so (a barrier) are open
- * receives cancelled and the messages still on their way received, exactly as many as the counts
- * say: a rank that got its message before all had stopped would wander off and leave the others
- * hanging. Sends become complete thereby, before the program can free their buffers. A collective
- * cannot be cancelled; it is left on its shadow communicator, and a fresh one takes its place.
- * Then the locks are let go, and every call that waited returns scope.code. */
+ * nobody has to announce it. A verdict needs two rounds between which the stuck did not move. */
 #define _GNU_SOURCE
 #include "scope.h"
 
 #include <signal.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-enum { WAKE = 1 };
+enum { WAKE = 1, MANY_COUNTS = 4096, MANY_PLACES = 2048 };
 
 static const double patience = 0.1;    /* seconds in a call before the others are asked */
 static const double second_look = 0.05;
 static const double longest_pause = 1; /* between rounds while nothing changes */
-static const double drain_limit = 20;
-static const double away_limit = 0.2;
-static const double finish_limit = 2; /* of a drain, for collectives all ranks have come to */
+static const double tick = 0.005;
 
-static void nap(double seconds) {
+void scope_nap(double seconds) {
     const struct timespec t = {.tv_nsec = (long)(seconds * 1e9)};
     nanosleep(&t, NULL);
 }
 
 /* Polls the thread's own request. In a round the lock is let go between two polls, in a drain it
  * is not. False: it took longer than `limit` (0: there is none). */
-static bool finish(MPI_Request *request, bool keep_lock, double limit) {
+bool scope_complete(MPI_Request *request, bool keep_lock, double limit) {
     const double start = scope_now();
     for (;;) {
         int done = 0;
@@ -48,354 +37,87 @@ static bool finish(MPI_Request *request, bool keep_lock, double limit) {
             return false;
         if (!keep_lock)
             scope_unlock();
-        nap(atomic_load(&scope.on) || scope.ending ? 0.0005 : 0.02);
+        scope_nap(atomic_load(&scope.on) || scope.ending ? 0.0003 : 0.02);
         if (!keep_lock)
             scope_lock();
     }
 }
 
-static void free_reports(struct report *reports) {
+void scope_free_reports(struct report *reports) {
     for (int r = 0; reports && r < scope.size; r++)
         free(reports[r].row);
     free(reports);
 }
 
-/* Every rank's report, to be freed with free_reports; NULL: it took too long, or no memory. */
-static struct report *exchange(bool keep_lock, double limit) {
+/* What the requests of an exchange read and write: left alone, never freed, if it is given up. */
+struct exchange {
+    struct report mine, *reports;
+    int *bytes, *starts;
+    struct record *all;
+};
+
+static bool exchange(struct exchange *x, bool keep_lock, double limit) {
     const int n = scope.size;
-    struct report mine, *reports = calloc((size_t)n, sizeof *reports);
-    int *rows = calloc((size_t)n, sizeof *rows), *bytes = calloc((size_t)n, sizeof *bytes);
-    int *starts = calloc((size_t)n, sizeof *starts);
-    struct record *all = NULL;
     MPI_Request request;
-    bool good = reports && rows && bytes && starts;
-    scope_refresh();
-    scope_report(&mine);
-    if (!good)
-        goto out;
-    PMPI_Iallgather(&mine, (int)sizeof mine, MPI_BYTE, reports, (int)sizeof mine, MPI_BYTE,
-                    scope.private, &request);
-    good = finish(&request, keep_lock, limit);
+    x->reports = calloc((size_t)n, sizeof *x->reports);
+    x->bytes = calloc((size_t)n, sizeof *x->bytes);
+    x->starts = calloc((size_t)n, sizeof *x->starts);
+    if (!x->reports || !x->bytes || !x->starts)
+        return false;
+    PMPI_Iallgather(&x->mine, (int)sizeof x->mine, MPI_BYTE, x->reports, (int)sizeof x->mine,
+                    MPI_BYTE, scope.private, &request);
+    if (!scope_complete(&request, keep_lock, limit))
+        return false;
     int total = 0;
     for (int r = 0; r < n; r++) {
-        rows[r] = good ? reports[r].rows : 0;
-        reports[r].row = NULL;
-        bytes[r] = rows[r] * (int)sizeof *all;
-        starts[r] = total * (int)sizeof *all;
-        total += rows[r];
+        x->reports[r].row = NULL;
+        x->bytes[r] = x->reports[r].rows * (int)sizeof *x->all;
+        x->starts[r] = total * (int)sizeof *x->all;
+        total += x->reports[r].rows;
     }
-    all = calloc((size_t)total + 1, sizeof *all);
-    good = good && all;
-    if (!good)
-        goto out;
-    PMPI_Iallgatherv(mine.row, bytes[scope.rank], MPI_BYTE, all, bytes, starts, MPI_BYTE,
-                     scope.private, &request);
-    good = finish(&request, keep_lock, limit);
-    for (int r = 0; r < n && good; r++) {
-        const size_t size = (size_t)bytes[r];
-        reports[r].row = malloc(size + 1);
-        good = reports[r].row != NULL;
-        if (good)
-            memcpy(reports[r].row, (const char *)all + starts[r], size);
-    }
-out:
-    free(mine.row);
-    free(rows);
-    free(bytes);
-    free(starts);
-    free(all);
-    if (good)
-        return reports;
-    free_reports(reports);
-    return NULL;
-}
-
-/* ---- the drain ---- */
-
-static struct unreceived *left_here(struct unreceived *left, int lefts, const struct comm *comm,
-                                    int source, int tag) {
-    for (int i = 0; i < lefts; i++)
-        if (left[i].dest == scope.rank && left[i].source == source && left[i].tag == tag &&
-            left[i].comm == comm->number && left[i].count > 0)
-            return &left[i];
-    return NULL;
-}
-
-/* Takes one message out of its queue, if it is there. */
-static bool take(const struct comm *c, int source, int tag, double limit) {
-    MPI_Message message;
-    MPI_Status status;
-    MPI_Request request;
-    MPI_Count bytes = 0;
-    int found = 0;
-    if (PMPI_Improbe(source, tag, c->handle, &found, &message, &status) || !found)
+    x->all = calloc((size_t)total + 1, sizeof *x->all);
+    if (!x->all)
         return false;
-    PMPI_Get_elements_x(&status, MPI_BYTE, &bytes);
-    char *scrap = malloc((size_t)bytes + 1);
-    if (!scrap)
+    PMPI_Iallgatherv(x->mine.row, x->bytes[scope.rank], MPI_BYTE, x->all, x->bytes, x->starts,
+                     MPI_BYTE, scope.private, &request);
+    if (!scope_complete(&request, keep_lock, limit))
         return false;
-#if LARGE_COUNTS
-    PMPI_Imrecv_c(scrap, bytes, MPI_BYTE, &message, &request);
-#else
-    PMPI_Imrecv(scrap, (int)bytes, MPI_BYTE, &message, &request);
-#endif
-    if (finish(&request, true, limit)) /* else the library may still write to it */
-        free(scrap);
-    return true;
-}
-
-static int local_rank(const struct comm *c, int world) {
-    for (int i = 0; i < c->size; i++)
-        if (c->world[i] == world)
-            return i;
-    return MPI_PROC_NULL;
-}
-
-/* Receives what is on its way to this rank and completes what is open on it. Returns the number
- * of messages taken, or -1 when not all came within the limit. */
-static int drain(struct unreceived *left, int lefts) {
-    const double start = scope_now();
-    int taken = 0;
-    for (int i = 0; i < scope.n_ops; i++) {
-        struct op *op = scope.ops[i];
-        if (op->active && !op->counted && op->kind == RECV && scope_owned(op)) {
-            op->cancelled = true;
-            PMPI_Cancel(&op->request);
-        }
-    }
-    for (bool open = true; open;) {
-        open = false;
-        for (int i = 0; i < scope.n_ops; i++) {
-            struct op *op = scope.ops[i];
-            MPI_Status status;
-            int done = 0, cancelled = 0;
-            if (!op->active || op->counted || op->kind == COLLECTIVE || op->dead || !scope_owned(op))
-                continue;
-            scope_peek(op, &done, &status);
-            if (!done) {
-                open = true;
-                continue;
-            }
-            scope_op_complete(op, &status);
-            if (op->kind != RECV)
-                continue;
-            PMPI_Test_cancelled(&status, &cancelled);
-            if (!cancelled && status.MPI_SOURCE >= 0) {
-                struct unreceived *m = left_here(left, lefts, op->comm,
-                                                 op->comm->world[status.MPI_SOURCE],
-                                                 status.MPI_TAG);
-                if (m)
-                    m->count--;
-            }
-        }
-        for (int i = 0; i < lefts; i++) {
-            struct unreceived *m = &left[i];
-            const struct comm *c = NULL;
-            for (int k = 0; k < scope.n_comms && m->dest == scope.rank; k++)
-                if (scope.comms[k]->number == m->comm)
-                    c = scope.comms[k];
-            while (c && m->count > 0 && take(c, local_rank(c, m->source), m->tag, drain_limit)) {
-                m->count--;
-                taken++;
-            }
-            open = open || (c && m->count > 0);
-        }
-        if (open && scope_now() - start > drain_limit)
-            return -1;
-        if (open)
-            nap(0.0002);
-    }
-    /* Messages that were sent while the scope stepped aside are in no count. */
-    for (int k = 0; k < scope.n_comms; k++)
-        while (take(scope.comms[k], MPI_ANY_SOURCE, MPI_ANY_TAG, drain_limit))
-            taken++;
-    return taken;
-}
-
-/* Have all ranks come to this collective, and to the same? Then it ends by itself. */
-static bool all_came(const struct report *reports, const struct op *op) {
-    const char *call = NULL;
-    for (int m = 0; m < op->comm->size; m++) {
-        const struct report *report = &reports[op->comm->world[m]];
-        bool came = false;
-        for (int i = 0; i < report->rows; i++) {
-            const struct record *r = &report->row[i];
-            if (r->row != ENTERED || r->comm != op->comm->number || r->index < op->index)
-                continue;
-            came = true;
-            if (r->index == op->index && call && strcmp(call, r->call) != 0)
-                return false;
-            if (r->index == op->index)
-                call = r->call;
-        }
-        if (!came)
+    for (int r = 0; r < n; r++) {
+        const size_t size = (size_t)x->bytes[r];
+        x->reports[r].row = malloc(size + 1);
+        if (!x->reports[r].row)
             return false;
+        memcpy(x->reports[r].row, (const char *)x->all + x->starts[r], size);
     }
     return true;
 }
 
-/* Lets the collectives end that can: the library is still moving their data, and a communicator
- * may be in the making behind a barrier that some ranks have left already. */
-static void finish_collectives(const struct report *reports) {
-    const double start = scope_now();
-    for (bool open = true; open && scope_now() - start < finish_limit;) {
-        open = false;
-        for (int i = 0; i < scope.n_ops; i++) {
-            struct op *op = scope.ops[i];
-            MPI_Status status;
-            int done = 0;
-            if (!op->active || op->counted || op->kind != COLLECTIVE || op->dead ||
-                !scope_owned(op) || !all_came(reports, op))
-                continue;
-            scope_peek(op, &done, &status);
-            if (done)
-                scope_op_complete(op, &status);
-            open = open || !done;
-        }
-        if (open)
-            nap(0.0002);
+/* Every rank's report, to be freed with scope_free_reports; NULL: it took too long, or no memory:
+ * then nothing more is judged on this rank. */
+struct report *scope_exchange(bool keep_lock, double limit) {
+    struct exchange *x = calloc(1, sizeof *x);
+    if (!x)
+        return NULL;
+    scope_refresh();
+    scope_report(&x->mine);
+    if (!exchange(x, keep_lock, limit)) {
+        scope.blind = true;
+        return NULL;
     }
-}
-
-/* Is there a collective on this communicator that not all its ranks have finished? Not on one that
- * some have yet to make, or have freed. */
-static bool is_stuck(const struct report *reports, const struct comm *c) {
-    int first = -1;
-    bool stuck = false;
-    for (int m = 0; m < c->size; m++) {
-        const struct report *report = &reports[c->world[m]];
-        bool known = false;
-        for (int i = 0; i < report->rows; i++) {
-            const struct record *r = &report->row[i];
-            if (r->comm != c->number)
-                continue;
-            stuck = stuck || (r->row == POSTED && r->kind == COLLECTIVE);
-            if (r->row != ENTERED)
-                continue;
-            known = true;
-            stuck = stuck || (first >= 0 && first != r->index);
-            first = r->index;
-        }
-        if (!known)
-            return false;
-    }
-    return stuck;
-}
-
-/* In the order of their numbers, so that all ranks meet on each. False: the library has no more
- * communicators to give. */
-static bool renew_shadows(const struct report *reports) {
-    for (int last = -1;;) {
-        struct comm *next = NULL;
-        for (int k = 0; k < scope.n_comms; k++) {
-            struct comm *c = scope.comms[k];
-            if (c->number > last && (!next || c->number < next->number))
-                next = c;
-        }
-        if (!next)
-            return true;
-        last = next->number;
-        if (!is_stuck(reports, next))
-            continue;
-        for (int i = 0; i < scope.n_ops; i++)
-            if (scope.ops[i]->comm == next && scope.ops[i]->kind == COLLECTIVE &&
-                !scope.ops[i]->counted)
-                scope.ops[i]->dead = true;
-        if (PMPI_Comm_dup(next->handle, &next->shadow) != MPI_SUCCESS)
-            return false;
-    }
-}
-
-static bool barrier(void) {
-    MPI_Request request;
-    PMPI_Ibarrier(scope.private, &request);
-    return finish(&request, true, drain_limit);
-}
-
-/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is all its user sees. */
-static void explain(const struct report *mine, const struct verdict *verdict, int kind) {
-    static const char *const why[] = {
-        [STARVED] = "nobody is left who could help",
-        [DEADLOCK] = "deadlock",
-        [STOPPED] = "stopped",
-    };
-    char whom[64] = "", ranks[64] = "", text[MPI_MAX_ERROR_STRING];
-    const struct record *need = NULL;
-    for (int i = 0; i < mine->rows && !need; i++)
-        if (mine->row[i].row == NEEDS)
-            need = &mine->row[i];
-    if (need && need->peer >= 0 && (need->kind == SEND || need->kind == RECV)) {
-        const char *way = need->kind == SEND ? "to" : "from";
-        if (need->tag == ANY_LABEL)
-            snprintf(whom, sizeof whom, " %s rank %d", way, need->peer);
-        else
-            snprintf(whom, sizeof whom, " %s rank %d, tag %d,", way, need->peer, need->tag);
-    }
-    size_t n = 0;
-    for (int r = 0, told = 0; r < scope.size && kind == DEADLOCK; r++) {
-        if (!verdict->is_stuck[r])
-            continue;
-        if (n > sizeof ranks - 24) {
-            snprintf(ranks + n, sizeof ranks - n, ", ...");
-            break;
-        }
-        n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%s%d", told++ ? ", " : " of ranks ", r);
-    }
-    snprintf(text, sizeof text, "Ringside: %s%s was left (%s%s)",
-             *mine->call ? mine->call : "the call", whom, why[kind], ranks);
-    PMPI_Add_error_string(scope.code, text);
-}
-
-static void stop_the_world(const struct report *reports, const struct unreceived *left, int lefts,
-                           const struct verdict *verdict, int kind) {
-    double seconds = -1;
-    for (int r = 0; r < scope.size; r++)
-        if (verdict->is_stuck[r] && (seconds < 0 || reports[r].since < seconds))
-            seconds = reports[r].since;
-    int taken = -1, ours = 0;
-    struct report *now = NULL;
-    struct unreceived *rest = NULL;
-    scope_lock();
-    /* Who is about to have a new communicator gets it first, unless another rank is held already. */
-    for (const double start = scope_now(); scope.away && scope_now() - start < away_limit;) {
-        scope_unlock();
-        nap(0.001);
-        scope_lock();
-    }
-    if (barrier() && (now = exchange(true, drain_limit))) {
-        int rests = 0;
-        rest = scope_left(scope.size, now, &rests);
-        taken = rest ? drain(rest, rests) : -1;
-        finish_collectives(now);
-        MPI_Request request;
-        PMPI_Iallreduce(&taken, &ours, 1, MPI_INT, MPI_MIN, scope.private, &request);
-        if (!finish(&request, true, drain_limit) || ours < 0)
-            taken = -1;
-        PMPI_Iallreduce(&taken, &ours, 1, MPI_INT, MPI_SUM, scope.private, &request);
-        if (!finish(&request, true, drain_limit))
-            taken = -1;
-    }
-    if (taken >= 0) {
-        free_reports(now);
-        now = exchange(true, drain_limit);
-        if (now && renew_shadows(now))
-            scope_forget();
-        else
-            taken = -1;
-    }
-    scope.generation++;
-    scope.raise = scope.busy;
-    atomic_store(&scope.stop, NO_STOP);
-    explain(&reports[scope.rank], verdict, kind);
-    scope_tell(reports, verdict, kind, left, lefts, seconds, ours, taken < 0);
-    scope_unlock();
-    free_reports(now);
-    free(rest);
+    struct report *reports = x->reports;
+    free(x->mine.row);
+    free(x->bytes);
+    free(x->starts);
+    free(x->all);
+    free(x);
+    return reports;
 }
 
 /* ---- rounds ---- */
 
-static long long *epochs; /* of all ranks, in the round before */
+static long long *epochs;  /* of all ranks, in the round before */
+static double quiet_since; /* nothing has changed since then */
+static uint64_t spoken_of; /* a hash of the left-over messages last spoken of */
 
 /* All ranks are asked to hold one: the wake names its number, so that none is held twice. */
 static void wake(void) {
@@ -406,7 +128,7 @@ static void wake(void) {
         if (r == scope.rank)
             continue;
         PMPI_Isend(&number, 1, MPI_INT, r, WAKE, scope.private, &request);
-        finish(&request, false, 0);
+        scope_complete(&request, false, 0);
     }
 }
 
@@ -422,20 +144,86 @@ static bool woken(void) {
     }
 }
 
+static void note_quiet(const struct report *reports) {
+    bool same = true;
+    for (int r = 0; r < scope.size; r++) {
+        same = same && reports[r].epoch == epochs[r] && reports[r].state != COMPUTING;
+        epochs[r] = reports[r].epoch;
+    }
+    if (!same)
+        quiet_since = scope_now();
+}
+
+static uint64_t hash_of(const struct unreceived *left, int lefts) {
+    uint64_t hash = 0;
+    for (int i = 0; i < lefts; i++) {
+        const uint64_t keys[] = {(uint64_t)left[i].source, (uint64_t)left[i].dest,
+                                 (uint64_t)left[i].comm, (uint64_t)(uint32_t)left[i].tag,
+                                 (uint64_t)left[i].count};
+        for (int k = 0; k < 5; k++)
+            hash = (hash ^ keys[k]) * 0x9E3779B97F4A7C15u ^ hash >> 29;
+    }
+    return hash;
+}
+
+/* When every cell has ended, one of those that have just ended speaks of what is left over. */
+static void speak(const struct report *reports, struct unreceived *left, int lefts) {
+    int speaker = -1;
+    for (int r = scope.size - 1; r >= 0; r--) {
+        if (reports[r].state != IDLE)
+            return;
+        speaker = reports[r].settling ? r : speaker;
+    }
+    const int kept = scope_unclaimed(scope.size, reports, left, lefts);
+    const uint64_t hash = hash_of(left, kept);
+    if (speaker < 0 || hash == spoken_of)
+        return;
+    spoken_of = hash;
+    if (kept > 0 && speaker == scope.rank)
+        scope_tell_left(left, kept);
+}
+
+/* Is there anything to clear after a cell that ended in an error? */
+static bool out_of_step(const struct report *reports, const struct unreceived *left, int lefts) {
+    bool did = false;
+    for (int r = 0; r < scope.size; r++) {
+        if (reports[r].state != IDLE)
+            return false;
+        did = did || reports[r].did;
+    }
+    if (!did)
+        return false;
+    for (int r = 0; r < scope.size; r++) {
+        for (int i = 0; i < reports[r].rows; i++) {
+            const struct record *e = &reports[r].row[i];
+            if (e->row == POSTED && e->waiter)
+                return true; /* begun in this cell */
+            if (e->row != MEMBER)
+                continue;
+            const struct record *mine = scope_entered(&reports[r], e->comm);
+            const struct record *theirs = scope_entered(&reports[e->peer], e->comm);
+            if (mine && theirs && mine->index != theirs->index)
+                return true;
+        }
+    }
+    return left && lefts > 0;
+}
+
 /* False: all ranks are in MPI_Finalize, and this was the last round. */
 static bool hold_round(void) {
     scope_lock();
     scope.round++;
-    struct report *reports = exchange(false, 0);
+    struct report *reports = scope_exchange(false, 0);
     if (!reports) {
         scope_unlock();
         return true;
     }
     int lefts = 0, ending = 0, stop = NO_STOP;
     struct unreceived *left = scope_left(scope.size, reports, &lefts);
-    scope_judge(scope.size, reports, epochs, left, lefts, &scope.verdict);
+    const bool quiet = scope_now() - quiet_since > scope.quiet_limit;
+    scope_judge(scope.size, reports, epochs, left, lefts, quiet, &scope.verdict);
+    note_quiet(reports);
     for (int r = 0; r < scope.size; r++) {
-        epochs[r] = reports[r].epoch;
         ending += reports[r].ending;
         if (reports[r].stop == STOP_USER || (reports[r].stop && stop == NO_STOP))
             stop = reports[r].stop;
@@ -444,71 +232,96 @@ static bool hold_round(void) {
     scope.verdict_epoch = mine->epoch;
     scope.in_flight = mine->state == BLOCKED && !scope.verdict.is_stuck[scope.rank] &&
                       scope.verdict.kind == RUNNING;
-    const int kind = scope.verdict.kind;
-    /* Someone may have come to help since the notebook asked. */
-    if (stop == STOP_STARVED && kind == RUNNING) {
-        int asked = STOP_STARVED;
-        atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
-        stop = NO_STOP;
+    int kind = scope.verdict.kind;
+    if (kind == STARVED || kind == RUNNING) {
+        if (stop == STOP_USER)
+            kind = STOPPED;
+        else if (stop == STOP_STARVED && kind == STARVED)
+            kind = scope.verdict.suspicion ? SUSPECTED : STARVED;
+        else if (stop == STOP_CLEAR && out_of_step(reports, left, lefts))
+            kind = CLEARED;
+        else
+            kind = RUNNING;
     }
+    if (stop != NO_STOP) { /* asked for in vain: someone may have come to help since */
+        int asked = stop;
+        if (stop != STOP_USER)
+            atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
+    }
+    if (kind == RUNNING) {
+        scope_settle_counts(reports);
+        scope_compared(reports);
+        speak(reports, left, lefts);
+    }
+    const bool settled = mine->settling;
     scope_unlock();
-    if (kind == DEADLOCK)
-        stop_the_world(reports, left, lefts, &scope.verdict, DEADLOCK);
-    else if (stop)
-        stop_the_world(reports, left, lefts, &scope.verdict, stop == STOP_USER ? STOPPED : STARVED);
-    free_reports(reports);
+    if (kind != RUNNING) {
+        scope_break(reports, left, lefts, &scope.verdict, kind);
+        quiet_since = scope_now();
+        spoken_of = 0;
+    }
+    if (settled) {
+        scope_lock();
+        scope.settlings++;
+        pthread_cond_broadcast(&scope.settled);
+        scope_unlock();
+    }
+    scope_free_reports(reports);
     free(left);
     return ending < scope.size;
 }
 
-/* How much processor time the program spends between two tests, five times a second. */
-static void watch_tests(double now) {
-    static double last;
-    struct timespec t;
-    if (now - last < 0.2)
-        return;
-    last = now;
-    if (scope.tests == 0 || clock_gettime(scope.program_clock, &t))
-        return;
-    const double cpu = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-    if (scope.tests_seen > 0 && scope.tests > scope.tests_seen)
-        scope.cpu_per_test = (cpu - scope.cpu_seen) / (double)(scope.tests - scope.tests_seen);
-    scope.tests_seen = scope.tests;
-    scope.cpu_seen = cpu;
+static bool many_places(void) {
+    for (int i = 0; i < scope.n_comms; i++)
+        if (scope.comms[i]->places > MANY_PLACES)
+            return true;
+    return false;
+}
+
+/* Waits for the bell, or for a tick, with the lock. */
+static void wait_for_bell(double seconds) {
+    struct timespec until;
+    clock_gettime(CLOCK_MONOTONIC, &until);
+    until.tv_nsec += (long)(seconds * 1e9);
+    until.tv_sec += until.tv_nsec / 1000000000;
+    until.tv_nsec %= 1000000000;
+    pthread_cond_timedwait(&scope.bell, &scope.lock, &until);
 }
 
 static void *watch(void *unused) {
     (void)unused;
     scope_lock(); /* until all ranks are known to have their thread */
-    const bool ready = scope.ready;
-    scope_unlock();
-    if (!ready)
+    if (!atomic_load(&scope.ready)) {
+        scope_unlock();
         return NULL;
-    double next = 0, pause = second_look;
+    }
+    double next = 0, next_sweep = 0, pause = second_look;
     long long epoch = -1;
     for (;;) {
         const bool on = atomic_load(&scope.on) || scope.ending;
-        nap(on ? 0.01 : 0.05);
-        if (!on || !scope_trylock())
+        wait_for_bell(on ? tick : 0.05);
+        if (!on)
             continue;
         const double now = scope_now();
-        watch_tests(now);
+        scope_watch_tests(now);
         if (epoch != scope.epoch) { /* something happened: look soon again */
             epoch = scope.epoch;
             next = 0;
             pause = second_look;
         }
-        const bool waits = scope.waiting && now - scope.waiting->start > patience;
-        const bool asks = atomic_load(&scope.stop) ||
-                          ((waits || scope.ending || scope_polls()) && now >= next);
+        const bool waits = scope_any_waits(now - patience) || scope.ending || scope_any_polls();
+        const bool full = (scope.n_counts > MANY_COUNTS || many_places()) && now >= next_sweep;
+        const bool asks = atomic_load(&scope.stop) || scope.settling || full ||
+                          (waits && now >= next);
         const bool asked = woken();
-        if (asks && !asked)
-            wake();
-        scope_unlock();
         if (!asks && !asked)
             continue;
-        if (!hold_round()) {
-            scope_lock();
+        if (!asked)
+            wake();
+        scope_unlock();
+        const bool over = !hold_round();
+        scope_lock();
+        if (over) {
             scope.over = true;
             scope_unlock();
             return NULL;
@@ -517,6 +330,8 @@ static void *watch(void *unused) {
             next = scope_now() + pause;
             pause = pause < longest_pause ? 2 * pause : longest_pause;
         }
+        next_sweep = full ? scope_now() + 0.1 : next_sweep;
+        epoch = scope.epoch == epoch ? epoch : -1;
     }
 }
 
@@ -525,8 +340,8 @@ static void *watch(void *unused) {
 /* A forked process has no thread of the scope's, perhaps a lock nobody will open, and no business
  * with MPI. */
 static void in_child(void) {
-    scope.ready = false;
-    scope_unlock();
+    atomic_store(&scope.ready, false);
+    scope.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
 /* In MPI_Init, on all ranks. Where a rank lacks memory or threads, all do without a scope. */
@@ -541,8 +356,6 @@ void scope_start(void) {
     PMPI_Comm_size(node, &local);
     PMPI_Comm_free(&node);
     scope.crowded = local > cores;
-    scope.program = pthread_self();
-    pthread_getcpuclockid(scope.program, &scope.program_clock);
     PMPI_Add_error_class(&class);
     PMPI_Add_error_code(class, &scope.code);
     PMPI_Add_error_string(scope.code, "Ringside: the call was left");
@@ -562,7 +375,7 @@ void scope_start(void) {
     const bool mine = good;
     pthread_sigmask(SIG_SETMASK, &before, NULL);
     PMPI_Allreduce(MPI_IN_PLACE, &good, 1, MPI_INT, MPI_MIN, scope.private);
-    scope.ready = good;
+    atomic_store(&scope.ready, good);
     scope_unlock();
     if (mine && !good)
         pthread_join(scope.thread, NULL);
@@ -572,18 +385,22 @@ void scope_start(void) {
 
 /* In MPI_Finalize, on all ranks. */
 void scope_finish(void) {
-    if (!scope.ready)
+    if (!atomic_load(&scope.ready))
         return;
     scope_lock();
     scope.ending = true;
     scope.epoch++;
+    pthread_cond_signal(&scope.bell);
     scope_unlock();
     pthread_join(scope.thread, NULL);
-    scope.ready = false;
+    scope_lock();
+    atomic_store(&scope.ready, false);
     while (scope.n_comms > 0) {
-        PMPI_Comm_free(&scope.comms[0]->shadow);
+        if (scope.comms[0]->shadow != MPI_COMM_NULL)
+            PMPI_Comm_free(&scope.comms[0]->shadow);
         scope_comm_remove(scope.comms[0]);
     }
+    scope_finish_tokens();
     PMPI_Comm_free(&scope.private);
     free(scope.verdict.is_stuck);
     scope.verdict.is_stuck = NULL;
@@ -591,5 +408,41 @@ void scope_finish(void) {
     free(scope.counts);
     free(scope.comms);
     free(scope.ops);
+    scope.counts = NULL;
+    scope.comms = NULL;
+    scope.ops = NULL;
+    scope.n_counts = scope.room_counts = scope.room_ops = 0;
+    scope_unlock();
     /* The events and the last verdict stay: they may still be read. */
+}
+
+/* ---- for Python (ringside.scope) ---- */
+
+static bool unsettled(void) {
+    for (int i = 0; i < scope.n_comms; i++)
+        if (scope.comms[i]->places > 0)
+            return true;
+    return scope.n_counts > 0;
+}
+
+/* At the end of a cell: what there is to say of it, as JSON to be given back with scope_release.
+ * Waits at most `limit` seconds for a round, if there is anything to compare. */
+char *scope_settle(double limit) {
+    scope_lock();
+    if (atomic_load(&scope.ready) && atomic_load(&scope.on) && !scope.broken && unsettled()) {
+        const int before = scope.settlings;
+        struct timespec until;
+        clock_gettime(CLOCK_MONOTONIC, &until);
+        until.tv_sec += (time_t)limit + 1;
+        scope.settling = true;
+        scope.epoch++;
+        pthread_cond_signal(&scope.bell);
+        while (scope.settlings == before && !scope.broken &&
+               pthread_cond_timedwait(&scope.settled, &scope.lock, &until) == 0)
+            ;
+        scope.settling = false;
+    }
+    char *text = scope_settled_text();
+    scope_unlock();
+    return text;
 }

@@ -4,17 +4,25 @@
  * chapter "Tool Support"). Loaded with global visibility before the program's MPI calls are bound
  * (from Python before mpi4py.MPI, elsewhere by LD_PRELOAD), it sees every one of them.
  *
- *   state.c        the state of this rank, its tables, its events, what Python calls
- *   messages.c     point-to-point calls, and waiting for them
- *   collectives.c  collectives and communicators
+ *   state.c        how a call begins, waits and ends; the program's threads; the events
+ *   requests.c     the requests that are open
+ *   counts.c       how many messages went where
+ *   messages.c     sends, receives, probes, persistent requests
+ *   waits.c        Wait, Test and their like
+ *   collectives.c  collectives, and their persistent forms
+ *   comms.c        communicators: those there are, their making and freeing
+ *   gate.c         where ranks meet before a call that cannot be left
+ *   windows.c      one-sided communication and collective file calls
  *   types.c        derived datatypes that are not freed
- *   judge.c        from the states of all ranks to a verdict (no MPI in it)
- *   rounds.c       the thread that talks to the other ranks: rounds, verdicts, drain
+ *   judge.c        from the reports of all ranks to a verdict (no MPI in it)
+ *   rounds.c       the thread that talks to the other ranks
+ *   drain.c        taking out what is stuck
+ *   report.c       what a rank says of itself, to the others and to Python
  *
- * Who runs what. The program's thread makes the calls. A blocking call is served as its
+ * Who runs what. The program's threads make the calls. A blocking call is served as its
  * nonblocking form and polled, so that it can be left. The scope's own thread, one a rank, talks
- * to the others' threads on a private communicator, whatever the program's thread is doing. One
- * lock covers all of it; a call holds it, a call that waits lets go of it between two polls.
+ * to the others' threads on a private communicator, whatever the program is doing. One lock covers
+ * all of it; a call holds it, a call that waits lets go of it between two polls.
  *
  * The world's ranks name everything here: `peer` is a rank of MPI_COMM_WORLD. */
 #ifndef SCOPE_H
@@ -32,6 +40,19 @@
 #else
 #define LARGE_COUNTS 0
 #endif
+#if LARGE_COUNTS || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
+#define HAS_MPI_4 1 /* Isendrecv, persistent collectives, Comm_create_from_group */
+#else
+#define HAS_MPI_4 0
+#endif
+
+#if LARGE_COUNTS
+typedef MPI_Count count_t;
+#define P(name) PMPI_##name##_c
+#else
+typedef int count_t;
+#define P(name) PMPI_##name
+#endif
 
 /* The library shows the MPI calls and what Python asks for; all that is declared here it keeps to
  * itself, and so finds it without asking the linker's tables. */
@@ -39,45 +60,67 @@
 
 enum state { IDLE, COMPUTING, BLOCKED, POLLING };
 enum mode { ALL, ANY };
-enum need { SEND, RECV, PROBE, COLLECTIVE, UNKNOWN };
-enum kind { RUNNING, STARVED, DEADLOCK, STOPPED };
-enum stop { NO_STOP, STOP_USER, STOP_STARVED };
+enum need { SEND, RECV, PROBE, COLLECTIVE, WINDOW, BUFFER, UNKNOWN };
+enum kind { RUNNING, STARVED, DEADLOCK, MISMATCH, SUSPECTED, STOPPED, CLEARED };
+enum stop { NO_STOP, STOP_USER, STOP_STARVED, STOP_CLEAR };
 
 enum { ANY_PEER = -1, NO_PEER = -2, ANY_LABEL = -1 };
-enum { NAME_ROOM = 32 }; /* MPI_Dist_graph_create_adjacent takes 31 */
 
 /* One row of what a rank tells the others. */
-enum row { NEEDS, POSTED, SENT, RECEIVED, ENTERED, MEMBER };
+enum row {
+    WAITER = 1, /* a thread that waits: `waiter` its number, `kind` its mode, `name` its call */
+    NEEDS,      /* what the thread `waiter` waits for */
+    POSTED,     /* an open request; `count` of them alike */
+    SENT,       /* `count` messages to `peer` under `tag` */
+    RECEIVED,
+    HELD,       /* messages that a matched probe took, and whose receive has not begun */
+    ENTERED,    /* `index`: how many collectives it has entered on `comm` */
+    PLACE,      /* the collective it entered there as number `index`, where not yet compared */
+    MEMBER,     /* `peer` belongs to `comm` */
+    HOLDS       /* it has locked `peer` of a window */
+};
 
 struct record {
-    int row;        /* enum row */
-    int kind;       /* enum need */
-    int comm;       /* number of the communicator, the same on all its ranks */
-    int peer;       /* world rank, or ANY_PEER */
-    int tag;        /* or ANY_LABEL */
-    int index;      /* COLLECTIVE, ENTERED: how manieth collective on that communicator */
-    long long size; /* bytes; SENT and RECEIVED: how many messages */
-    char call[NAME_ROOM];  /* ENTERED: the last collective entered, with its root */
+    int row, kind;
+    int comm;     /* number of the communicator, the same on all its ranks */
+    int peer;     /* world rank, or ANY_PEER */
+    int tag;      /* or ANY_LABEL; PLACE: root */
+    int index;    /* COLLECTIVE, ENTERED, PLACE: how manieth on that communicator */
+    int waiter;   /* NEEDS, WAITER; PLACE: operation */
+    int name;     /* WAITER, PLACE: which call */
+    int type;     /* PLACE: which predefined datatype, -1 for another */
+    int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
+    long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
+    uint64_t detail; /* PLACE: other arguments that all have to agree on */
 };
 
 /* What a rank says of itself: a header, then `rows` records. */
 struct report {
-    int rank, state, mode, stop, rows;
-    bool ending; /* in MPI_Finalize */
-    bool blind;  /* it saw something it cannot model: nobody is to be judged */
-    long long epoch;  /* grows whenever anything here may have changed */
-    double since;     /* seconds the rank has been in this call */
-    char call[NAME_ROOM];
+    int rank, state, stop, rows, name, cell;
+    bool ending;   /* in MPI_Finalize */
+    bool settling; /* its cell has ended, and it asks what there is to say */
+    bool blind;    /* it saw something it cannot model: nothing is proved */
+    bool did;      /* it has communicated in this cell */
+    long long epoch; /* grows whenever anything here may have changed */
+    double since;    /* seconds the rank has been in this call */
     struct record *row;
+};
+
+/* Two ranks that called unlike collectives at the same place. */
+struct mismatch {
+    bool found;
+    int comm, index;
 };
 
 struct verdict {
     int kind;
     int stuck;      /* how many ranks */
     bool *is_stuck; /* one a rank */
+    bool suspicion; /* no proof: a loop of tests is taken for waiting */
+    struct mismatch mismatch;
 };
 
-/* A message the judge found sent and not yet received. */
+/* Messages the judge found sent and not yet received. */
 struct unreceived {
     int source, dest, comm, tag;
     long long count;
@@ -86,34 +129,60 @@ struct unreceived {
 /* Messages sent and not received: a fresh array for the caller to free, NULL without memory. */
 struct unreceived *scope_left(int n, const struct report *reports, int *lefts);
 
-/* Judges the reports of all n ranks. `before` holds the epochs of the round before: only ranks
- * that did not move between two rounds are ever called stuck. Fills `verdict`, whose is_stuck has
- * room for n. */
-void scope_judge(int n, const struct report *reports, const long long *before,
-                 const struct unreceived *left, int lefts, struct verdict *verdict);
+/* Of these, the ones nobody has posted a receive for. Changes `left` in place. */
+int scope_unclaimed(int n, const struct report *reports, struct unreceived *left, int lefts);
 
-/* A communicator the program made. Its collectives travel on `shadow`, a duplicate, which can be
- * given up with whatever is stuck in it. */
+/* Judges the reports of all n ranks. `before` holds the epochs of the round before: only ranks
+ * that did not move between two rounds are ever called stuck. `quiet`: nothing has changed for so
+ * long that loops of tests are suspected. Fills `verdict`, whose is_stuck has room for n. */
+void scope_judge(int n, const struct report *reports, const long long *before,
+                 const struct unreceived *left, int lefts, bool quiet, struct verdict *verdict);
+
+/* The ranks before whom `need` of `rank` cannot be met, as the judge sees it: one bool a rank. */
+void scope_targets(int n, const struct report *reports, int rank, const struct record *need,
+                   bool *target);
+
+/* The collective a rank entered as number `index`, or NULL. */
+const struct record *scope_place(const struct report *report, int comm, int index);
+const struct record *scope_entered(const struct report *report, int comm);
+bool scope_alike(const struct record *a, const struct record *b);
+
+/* A place where ranks meet in order: a communicator the program made, whose collectives travel on
+ * `shadow`, another of the same ranks that can be given up with whatever is stuck in it; or
+ * something else that ranks enter together (a group, a window, a persistent collective), which has
+ * no shadow. */
 struct comm {
     MPI_Comm handle, shadow;
     int number, size, rank, entered;
-    int *world; /* world rank of each member */
-    char last[NAME_ROOM], before[NAME_ROOM]; /* the last collective entered, and the one before */
+    int remote;    /* of an intercommunicator: how many ranks; `world` has them after the own */
+    int *world;    /* world rank of each member */
+    struct record *place; /* those entered and not yet compared with the others', in order */
+    int places, room;
+    uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
+    int hashed;
+    int released;     /* the number at whose gate a break found this rank let through */
 };
 
 /* A request that is open, or a persistent one. */
 struct op {
     MPI_Request request;
+    struct op *next; /* of the same hash */
     struct comm *comm;
+    struct comm *under; /* of a persistent collective: the communicator it was made on */
+    struct op *twin; /* the send of a sendrecv: it is complete when this is */
     long long bytes, serial;
     long long window; /* the loop of tests that asked for it last */
-    int kind, peer, tag, index;
+    int kind, peer, tag, index, name, cell;
     bool persistent, active;
     bool counted;   /* it is complete, and its message is in the counts */
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
-    bool dead;      /* a collective that was given up */
-    bool own;       /* the program never sees it, so no other thread can have completed it */
+    bool dead;      /* a break took it out: who waits for it is told so */
     bool peeked;    /* `status` is what scope_peek saw */
+    bool given_up;    /* a persistent collective whose shadow a break left behind */
+    bool generalized; /* its request is the scope's, complete when the parts are */
+    bool makes;       /* a communicator, known then */
+    MPI_Request part[3];
+    void *given; /* memory that goes with it */
     MPI_Status status;
 };
 
@@ -124,16 +193,41 @@ struct event {
     int left; /* by a break, so its message was never delivered */
 };
 
+/* A thread of the program that has called MPI. */
+struct thread {
+    struct thread *next;
+    int depth;            /* inside a call */
+    bool away;            /* inside a call, and not holding the lock */
+    struct call *waiting; /* the call in which it waits, if it does */
+    clockid_t clock;
+
+    /* a loop of unsuccessful tests, and the probe in it, if there is one */
+    long long window, tests, tests_seen;
+    double start, last, gap; /* its last test, its longest time without one */
+    double cpu_seen, wall_seen, cpu_per_test, cpu_share;
+    int call, requests;
+    bool mixed;   /* the loop does not repeat one call on the same requests */
+    bool unknown; /* among them is one that the scope knows nothing of */
+    struct record probe;
+};
+
 struct scope {
-    atomic_flag lock;
-    atomic_bool on, insist;
+    pthread_mutex_t lock;
+    pthread_cond_t bell;  /* the scope's thread has something to do */
+    pthread_cond_t settled;
+    atomic_int wanted;    /* somebody waits for the lock */
+    atomic_bool on, ready, insist;
     bool insist_next; /* what the next cell begins with */
-    atomic_bool threads; /* a second thread of the program has called MPI: nothing is judged */
     atomic_int stop;
-    bool away; /* inside a call, and not holding the lock */
-    bool ready, inside, busy, raise, ending, over, crowded;
-    pthread_t program, thread;
-    clockid_t program_clock;
+    bool busy, raise, ending, over, crowded;
+    bool broken, delivered; /* in this cell: a break, and a call that raised it */
+    bool did;               /* communicated in this cell */
+    bool settling;
+    int settlings; /* rounds held while it was */
+    int cell;
+    struct thread *threads;
+    atomic_int helpers; /* threads of the program that have not called MPI yet */
+    pthread_t thread;
     MPI_Comm private;
     int greatest_tag;
     int rank, size;
@@ -143,30 +237,19 @@ struct scope {
     struct comm **comms;
     int n_comms, made; /* made: communicators this rank was first to number */
 
-    struct op **ops;
+    struct op **ops; /* a hash table */
     int n_ops, room_ops;
     long long serial;
 
     struct count *counts;
     int n_counts, room_counts;
-    bool overflow;
+    const char *unjudged[8]; /* calls that cannot be judged, until the next drain */
+    int n_unjudged;
+    bool blind; /* without memory for what would have to be known */
 
-    struct call *waiting; /* the call in which the program's thread waits, if it does */
-    bool in_flight;       /* the last round saw what it waits for on its way */
-    long long epoch;
-
-    /* a loop of unsuccessful tests, and the probe in it, if there is one */
-    long long window, tests, tests_seen;
-    double window_start, window_last, window_gap; /* its last test, its longest time without one */
-    double cpu_seen, cpu_per_test;
-    int window_call, window_requests;
-    bool window_mixed;   /* the loop does not repeat one call on the same requests */
-    bool window_unknown; /* among them is one that the scope knows nothing of */
-    struct record probe;
-
-    MPI_Message message; /* what the last matched probe took, from whom */
-    struct comm *message_comm;
-    int message_peer;
+    bool in_flight; /* the last round saw what it waits for on its way */
+    long long epoch, windows;
+    double quiet_limit; /* seconds after which a loop of tests is suspected */
 
     struct event *events;
     long long n_events;
@@ -175,6 +258,7 @@ struct scope {
     struct verdict verdict;  /* of the last round */
     long long verdict_epoch; /* this rank's epoch in it */
     char *told; /* the last break as text for Python */
+    char *leftover; /* messages that this rank is to speak of */
 };
 
 extern struct scope scope;
@@ -185,91 +269,182 @@ struct call {
     int name, mode, generation;
     bool left;
     bool complete; /* what it waited for was, though it was to be left */
+    bool silent;   /* an error of the library's was not handed to the program's handler yet */
     long polls;
+    struct thread *thread;
     const MPI_Request *requests;
     int n_requests;
-    const struct record *probe;
+    const struct record *probe; /* what it waits for besides: n_probes of them */
+    int n_probes;
 };
 
 enum begin { FORWARD, GO, LEAVE };
 
-/* The communicator `c` is known. */
-#define OBSERVE_ON(name, c, forward)              \
-    struct call call;                             \
-    switch (scope_begin(&call, CALL_##name, c)) { \
-    case FORWARD:                                 \
-        return forward;                           \
-    case LEAVE:                                   \
-        return scope.code;                        \
-    case GO:                                      \
-        break;                                    \
+/* A call stepped aside costs one look at a flag; only then is its communicator looked up: `c`. */
+#define OBSERVE(name, handle, forward)                             \
+    if (!atomic_load_explicit(&scope.on, memory_order_relaxed))    \
+        return forward;                                            \
+    struct comm *c = NULL;                                         \
+    struct call call;                                              \
+    switch (scope_begin(&call, CALL_##name, handle, &c)) {         \
+    case FORWARD:                                                  \
+        return forward;                                            \
+    case LEAVE:                                                    \
+        return scope.code;                                         \
+    case GO:                                                       \
+        break;                                                     \
     }
 
-/* A call stepped aside costs one look at a flag; only then is its communicator looked up: `c`. */
-#define OBSERVE(name, lookup, forward)                          \
-    if (!atomic_load_explicit(&scope.on, memory_order_relaxed)) \
-        return forward;                                         \
-    struct comm *c = lookup;                                    \
-    OBSERVE_ON(name, c, forward)
+#define STRIP(...) __VA_ARGS__
 
 /* For calls that take a request and no communicator. */
-#define WORLD (scope.ready ? scope.comms[0] : NULL)
+#define WORLD (scope.comms[0])
 
-/* scope.c */
+/* state.c */
 bool scope_tables(void); /* makes room for them; false: no memory */
 double scope_now(void);
 void scope_lock(void);
 bool scope_trylock(void);
 void scope_unlock(void);
-/* How a call begins: FORWARD it as it is (stepped aside, inside another call, from another
- * thread, on a communicator nobody knows), LEAVE with scope.code (the cell was broken), or GO. */
-enum begin scope_begin(struct call *call, int name, const struct comm *comm);
-/* The program does what the scope cannot follow: that ends a loop of tests and, if `blind`, all
- * judging until the next drain. */
-void scope_unseen(bool blind);
+/* How a call begins: FORWARD it as it is (stepped aside, inside another call, on a communicator
+ * nobody knows), LEAVE with scope.code (the cell was broken), or GO with the lock held and `c`. */
+enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm **c);
 /* How it ends: lets go of the lock, and reports an error of the scope's own to the program. */
 int scope_end(const struct call *call, const struct comm *comm, int err);
+/* The program does what the scope cannot follow: says so, and proves nothing until a drain. */
+void scope_unjudged(const char *name);
 void scope_event(const struct call *call, const struct comm *comm, int peer, int tag,
                  long long bytes, long long request);
 /* Between two polls of a call that waits: MPI_SUCCESS to poll again, else leave with that code. */
 int scope_pause(struct call *call);
 void scope_tested(const struct call *call, bool success);
-void scope_count(int row, int comm, int peer, int tag, int by);
-void scope_forget(void);
-void scope_refresh(void);
-bool scope_polls(void); /* is the program in a loop of tests and nothing else? */
-void scope_report(struct report *report);
-void scope_tell(const struct report *reports, const struct verdict *verdict, int kind,
-                const struct unreceived *left, int lefts, double seconds, int drained, bool failed);
-struct comm *scope_comm(MPI_Comm handle);
-int scope_comm_add(MPI_Comm handle); /* not under the lock: it waits for the other ranks */
-void scope_comm_remove(struct comm *comm);
+bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing else? */
+bool scope_any_polls(void);
+bool scope_any_waits(double since);
+void scope_watch_tests(double now);
+/* Out of the lock for a call that waits for the other ranks inside the library, and back. */
+void scope_step_out(struct call *call);
+void scope_step_in(struct call *call);
+bool scope_away(void);
+
+/* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
                         long long bytes);
 struct op *scope_op_find(MPI_Request request);
 void scope_op_remove(struct op *op);
 void scope_op_complete(struct op *op, const MPI_Status *status);
-bool scope_owned(const struct op *op);
+void scope_ops_of_comm(const struct comm *comm);
+void scope_refresh(void);
 /* Is the request complete? Leaves it to its owner. */
 int scope_peek(struct op *op, int *done, MPI_Status *status);
+/* Every op, in no order: for (struct op *op = scope_first(); op; op = scope_next(op)) */
+struct op *scope_first(void);
+struct op *scope_next(const struct op *op);
 
-/* scope_calls.c: waits for one request of the scope's own, then forgets it. */
+/* counts.c */
+void scope_count(int row, int comm, int peer, int tag, int by);
+void scope_settle_counts(const struct report *reports);
+void scope_forget_counts(void);
+void scope_count_rows(struct report *report, int *room);
+
+/* messages.c */
+long long scope_bytes(count_t count, MPI_Datatype type);
+int scope_check(const struct call *call, const struct comm *c, int peer, int tag, bool receives);
+int scope_generalized(MPI_Request *request); /* a request of the scope's own, for the program */
+void scope_drop_messages(void); /* what matched probes took is given up */
+void scope_forget_held(const struct comm *comm);
+
+/* waits.c: one test of one request of the program's; `was` tells of it for the event. */
+int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *was);
+/* waits for one request of the scope's own, then forgets it. */
 int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status);
+void scope_event_of(const struct call *call, const struct op *was);
+void scope_copy_status(MPI_Status *to, const MPI_Status *from);
+long long scope_received(const MPI_Status *status); /* bytes, 0 where it does not tell */
 
-/* scope_types.c: derived datatypes the program has made and not freed. */
+/* collectives.c */
+enum { NO_ROOT = -1, NO_OPERATION = -1 };
+/* This rank enters the next collective of the communicator. */
+struct record *scope_enter(struct comm *c, int name, int root);
+int scope_join(struct comm *c, const struct record *place, MPI_Request *request, void **scrap);
+uint64_t scope_mix_place(uint64_t hash, const struct record *place);
+void scope_hash_last(struct comm *c);
+int scope_operation(MPI_Op op);
+int scope_type(MPI_Datatype type);
+const char *scope_operation_name(int operation);
+
+/* comms.c */
+struct comm *scope_comm(MPI_Comm handle);
+/* World rank of a rank given to a point-to-point call on it; ANY_PEER, or NO_PEER. */
+int scope_peer(const struct comm *comm, int rank);
+int scope_comm_add(MPI_Comm handle); /* not under the lock: it waits for the other ranks */
+void scope_comm_remove(struct comm *comm);
+void scope_idup_complete(struct op *op);
+void scope_compared(const struct report *reports);
+int scope_shadow(const struct comm *c, MPI_Comm *shadow);
+/* A meeting place without a communicator: found by its number, or made. Under the lock. */
+struct comm *scope_meeting(int number, const int *world, int n);
+int scope_hash(int a, int b); /* a number for such a place, below all of communicators */
+bool scope_world_ranks(MPI_Group group, int **world, int *n);
+void scope_forget_comms(void);
+
+/* gate.c: waits until all members of `c` have come to the collective it has entered last, with all
+ * of them alike so far. Leaves with scope.code; once through, nobody is left behind. */
+int scope_gate(struct call *call, struct comm *c);
+/* One word to another rank under a key; and waiting for one from each of n ranks. */
+void scope_token(int to, int key);
+int scope_await(struct call *call, int n, const int *from, int key);
+bool scope_token_there(int from, int key);
+/* With all ranks held: takes out the words on their way. False: it took too long. */
+bool scope_drain_tokens(double limit);
+void scope_finish_tokens(void);
+/* Runs `work` on a copy of `given` in a thread of its own, while this call waits for `needs`, and
+ * can be left. `given` then is what the work has made of it. */
+int scope_aside(struct call *call, int (*work)(void *given), void *given, size_t size,
+                const struct record *needs, int n);
+
+/* types.c: derived datatypes the program has made and not freed. */
 long long scope_open_types(void);
 
-/* scope_world.c */
+/* windows.c */
+void scope_window_rows(struct report *report, int *room);
+void scope_forget_windows(void);
+
+/* report.c */
+struct record *scope_row(struct report *report, int kind_of_row, int *room);
+void scope_report(struct report *report); /* its rows are the caller's to free. Under the lock */
+void scope_tell(const struct report *reports, const struct verdict *verdict, int kind,
+                const struct unreceived *left, int lefts, double seconds, int drained,
+                int renewed, bool failed);
+void scope_tell_left(const struct unreceived *left, int lefts);
+char *scope_settled_text(void);
+
+/* drain.c */
+void scope_break(const struct report *reports, const struct unreceived *left, int lefts,
+                 const struct verdict *verdict, int kind);
+
+/* rounds.c */
 void scope_start(void);
 void scope_finish(void);
+void scope_nap(double seconds);
+bool scope_complete(MPI_Request *request, bool keep_lock, double limit);
+struct report *scope_exchange(bool keep_lock, double limit);
+void scope_free_reports(struct report *reports);
+
+/* outside.c: for programs without a notebook */
+void scope_outside_broken(void);
+void scope_outside_end(void);
 
 /* Names, in the order of their numbers. */
 #define SCOPE_CALLS(X) \
     X(None) X(Send) X(Ssend) X(Bsend) X(Rsend) X(Recv) X(Sendrecv) X(Sendrecv_replace) X(Isend) \
-    X(Issend) X(Ibsend) X(Irsend) X(Irecv) X(Probe) X(Iprobe) X(Mprobe) X(Improbe) X(Mrecv) \
+    X(Issend) X(Ibsend) X(Irsend) X(Irecv) X(Isendrecv) X(Isendrecv_replace) X(Probe) X(Iprobe) \
+    X(Mprobe) X(Improbe) X(Mrecv) \
     X(Imrecv) X(Wait) X(Waitall) X(Waitany) X(Waitsome) X(Test) X(Testall) X(Testany) \
-    X(Testsome) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) X(Recv_init) X(Start) \
-    X(Startall) X(Request_free) X(Cancel) X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) \
+    X(Testsome) X(Request_get_status) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) \
+    X(Recv_init) X(Start) \
+    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) \
+    X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) \
     X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) X(Allgatherv) X(Alltoall) X(Alltoallv) \
     X(Alltoallw) X(Scan) X(Exscan) X(Reduce_scatter) X(Reduce_scatter_block) \
     X(Neighbor_allgather) X(Neighbor_allgatherv) X(Neighbor_alltoall) X(Neighbor_alltoallv) \
@@ -277,10 +452,25 @@ void scope_finish(void);
     X(Iscatter) X(Iscatterv) X(Iallgather) X(Iallgatherv) X(Ialltoall) X(Ialltoallv) \
     X(Ialltoallw) X(Iscan) X(Iexscan) X(Ireduce_scatter) X(Ireduce_scatter_block) \
     X(Ineighbor_allgather) X(Ineighbor_allgatherv) X(Ineighbor_alltoall) \
-    X(Ineighbor_alltoallv) X(Ineighbor_alltoallw) X(Comm_dup) X(Comm_dup_with_info) \
-    X(Comm_split) X(Comm_split_type) X(Comm_create) X(Comm_create_group) X(Comm_free) \
+    X(Ineighbor_alltoallv) X(Ineighbor_alltoallw) \
+    X(Barrier_init) X(Bcast_init) X(Reduce_init) X(Allreduce_init) X(Gather_init) \
+    X(Gatherv_init) X(Scatter_init) X(Scatterv_init) X(Allgather_init) X(Allgatherv_init) \
+    X(Alltoall_init) X(Alltoallv_init) X(Alltoallw_init) X(Scan_init) X(Exscan_init) \
+    X(Reduce_scatter_init) X(Reduce_scatter_block_init) X(Neighbor_allgather_init) \
+    X(Neighbor_allgatherv_init) X(Neighbor_alltoall_init) X(Neighbor_alltoallv_init) \
+    X(Neighbor_alltoallw_init) \
+    X(Comm_dup) X(Comm_dup_with_info) X(Comm_idup) X(Comm_idup_with_info) \
+    X(Comm_split) X(Comm_split_type) X(Comm_create) X(Comm_create_group) \
+    X(Comm_create_from_group) X(Comm_free) \
     X(Comm_disconnect) X(Cart_create) X(Cart_sub) X(Graph_create) X(Dist_graph_create) \
-    X(Dist_graph_create_adjacent) X(Finalize)
+    X(Dist_graph_create_adjacent) X(Intercomm_create) X(Intercomm_merge) \
+    X(Win_create) X(Win_allocate) X(Win_allocate_shared) X(Win_create_dynamic) X(Win_free) \
+    X(Win_fence) X(Win_start) X(Win_complete) X(Win_post) X(Win_wait) X(Win_test) X(Win_lock) \
+    X(Win_lock_all) X(Win_unlock) X(Win_unlock_all) X(Win_flush) X(Win_flush_all) \
+    X(File_open) X(File_close) X(File_set_view) X(File_set_size) X(File_preallocate) \
+    X(File_set_info) X(File_set_atomicity) X(File_sync) X(File_read_all) X(File_write_all) \
+    X(File_read_at_all) X(File_write_at_all) X(File_read_ordered) X(File_write_ordered) \
+    X(File_seek_shared) X(Finalize)
 
 #define SCOPE_ENUM(name) CALL_##name,
 enum { SCOPE_CALLS(SCOPE_ENUM) N_CALLS };

@@ -1,0 +1,586 @@
+/* Communicators: those there are, their making and their freeing. See scope.h. */
+#include "scope.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* ---- those there are ---- */
+
+struct comm *scope_comm(MPI_Comm handle) {
+    if (handle == MPI_COMM_NULL)
+        return NULL;
+    for (int i = scope.n_comms - 1; i > 0; i--)
+        if (scope.comms[i]->handle == handle)
+            return scope.comms[i];
+    return scope.n_comms > 0 && scope.comms[0]->handle == handle ? scope.comms[0] : NULL;
+}
+
+int scope_peer(const struct comm *c, int rank) {
+    if (rank == MPI_ANY_SOURCE)
+        return ANY_PEER;
+    if (rank < 0 || rank >= (c->remote ? c->remote : c->size))
+        return NO_PEER;
+    return c->world[rank + (c->remote ? c->size : 0)];
+}
+
+static void release(struct comm *c) {
+    free(c->world);
+    free(c->place);
+    free(c);
+}
+
+/* Under the lock. */
+static bool keep(struct comm *c) {
+    struct comm **bigger =
+        realloc(scope.comms, (size_t)(scope.n_comms + 1) * sizeof(struct comm *));
+    if (!bigger)
+        return false;
+    scope.comms = bigger;
+    scope.comms[scope.n_comms++] = c;
+    scope.epoch++;
+    return true;
+}
+
+/* World ranks of a group, for the caller to free. False: no memory, or one is of another world. */
+bool scope_world_ranks(MPI_Group group, int **world, int *n) {
+    MPI_Group all;
+    PMPI_Group_size(group, n);
+    *world = calloc((size_t)*n + 1, sizeof **world);
+    int *local = calloc((size_t)*n + 1, sizeof *local);
+    bool good = *world && local;
+    for (int i = 0; i < *n && good; i++)
+        local[i] = i;
+    if (good) {
+        PMPI_Comm_group(scope.private, &all);
+        good = PMPI_Group_translate_ranks(group, *n, local, all, *world) == MPI_SUCCESS;
+        PMPI_Group_free(&all);
+    }
+    for (int i = 0; i < *n && good; i++)
+        good = (*world)[i] != MPI_UNDEFINED;
+    free(local);
+    if (!good) {
+        free(*world);
+        *world = NULL;
+    }
+    return good;
+}
+
+/* The same ranks with the same topology; nothing of the program's travels with it, neither
+ * attributes, whose callbacks it would see, nor its error handler. */
+static int make_shadow(MPI_Comm handle, bool inter, int rank, MPI_Comm *shadow) {
+    MPI_Comm plain;
+    int kind = MPI_UNDEFINED;
+    int err = inter ? PMPI_Comm_dup(handle, &plain) : PMPI_Comm_split(handle, 0, rank, &plain);
+    if (err)
+        return err;
+    PMPI_Comm_set_errhandler(plain, MPI_ERRORS_RETURN);
+    *shadow = plain;
+    if (inter)
+        return MPI_SUCCESS;
+    PMPI_Topo_test(handle, &kind);
+    if (kind == MPI_CART) {
+        int n = 0;
+        PMPI_Cartdim_get(handle, &n);
+        int *dims = calloc(3 * (size_t)n + 1, sizeof *dims);
+        if (!dims)
+            return MPI_ERR_NO_MEM;
+        PMPI_Cart_get(handle, n, dims, dims + n, dims + 2 * n);
+        err = PMPI_Cart_create(plain, n, dims, dims + n, 0, shadow);
+        free(dims);
+    } else if (kind == MPI_GRAPH) {
+        int nodes = 0, edges = 0;
+        PMPI_Graphdims_get(handle, &nodes, &edges);
+        int *index = calloc((size_t)nodes + (size_t)edges + 1, sizeof *index);
+        if (!index)
+            return MPI_ERR_NO_MEM;
+        PMPI_Graph_get(handle, nodes, edges, index, index + nodes);
+        err = PMPI_Graph_create(plain, nodes, index, index + nodes, 0, shadow);
+        free(index);
+    } else if (kind == MPI_DIST_GRAPH) {
+        int in = 0, out = 0, weighted = 0;
+        PMPI_Dist_graph_neighbors_count(handle, &in, &out, &weighted);
+        int *from = calloc(2 * ((size_t)in + (size_t)out) + 1, sizeof *from);
+        if (!from)
+            return MPI_ERR_NO_MEM;
+        int *to = from + 2 * in;
+        PMPI_Dist_graph_neighbors(handle, in, from, from + in, out, to, to + out);
+        err = PMPI_Dist_graph_create_adjacent(plain, in, from, from + in, out, to, to + out,
+                                              MPI_INFO_NULL, 0, shadow);
+        free(from);
+    } else {
+        return MPI_SUCCESS;
+    }
+    PMPI_Comm_free(&plain);
+    if (!err)
+        PMPI_Comm_set_errhandler(*shadow, MPI_ERRORS_RETURN);
+    return err;
+}
+
+int scope_shadow(const struct comm *c, MPI_Comm *shadow) {
+    return make_shadow(c->handle, c->remote > 0, c->rank, shadow);
+}
+
+/* Its first rank gives the number: MPI_COMM_WORLD is 0, no two others are alike. */
+static int agree_on_number(struct comm *c) {
+    if (c->rank == 0)
+        c->number = c->handle == MPI_COMM_WORLD ? 0 : 1 + scope.rank + scope.size * scope.made++;
+    if (!c->remote)
+        return PMPI_Bcast(&c->number, 1, MPI_INT, 0, c->shadow);
+    MPI_Comm merged;
+    int err = PMPI_Intercomm_merge(c->shadow, 0, &merged);
+    if (err)
+        return err;
+    if (c->rank != 0)
+        c->number = 0;
+    err = PMPI_Allreduce(MPI_IN_PLACE, &c->number, 1, MPI_INT, MPI_MAX, merged);
+    PMPI_Comm_free(&merged);
+    return err;
+}
+
+/* What can be said of a communicator without asking anyone; NULL: no memory, or it has ranks of
+ * another world, which is said, and its calls are left alone. */
+static struct comm *describe(MPI_Comm handle) {
+    int inter = 0, n = 0, *own = NULL, *others = NULL, remote = 0;
+    MPI_Group group;
+    struct comm *c = calloc(1, sizeof *c);
+    PMPI_Comm_test_inter(handle, &inter);
+    PMPI_Comm_group(handle, &group);
+    bool good = scope_world_ranks(group, &own, &n);
+    PMPI_Group_free(&group);
+    if (inter) {
+        PMPI_Comm_remote_group(handle, &group);
+        good = scope_world_ranks(group, &others, &remote) && good;
+        PMPI_Group_free(&group);
+    }
+    int *world = calloc((size_t)n + (size_t)remote + 1, sizeof *world);
+    if (good && world && c) {
+        memcpy(world, own, (size_t)n * sizeof *own);
+        if (remote)
+            memcpy(world + n, others, (size_t)remote * sizeof *others);
+        *c = (struct comm){.handle = handle, .world = world, .size = n, .remote = remote};
+        PMPI_Comm_rank(handle, &c->rank);
+    } else {
+        free(world);
+        free(c);
+        c = NULL;
+    }
+    free(own);
+    free(others);
+    return c;
+}
+
+static int unknown(void) {
+    scope_lock();
+    scope_unjudged("a communicator with ranks of another MPI_COMM_WORLD");
+    scope_unlock();
+    return MPI_SUCCESS;
+}
+
+/* Collective over `handle`, which nobody uses yet. */
+int scope_comm_add(MPI_Comm handle) {
+    struct comm *c = describe(handle);
+    if (!c)
+        return unknown();
+    int err = make_shadow(handle, c->remote > 0, c->rank, &c->shadow);
+    if (!err)
+        err = agree_on_number(c);
+    if (!err) {
+        scope_lock();
+        err = keep(c) ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+        scope_unlock();
+    }
+    if (err)
+        release(c);
+    return err;
+}
+
+void scope_comm_remove(struct comm *comm) {
+    for (int i = 0; i < scope.n_comms; i++) {
+        if (scope.comms[i] == comm) {
+            scope.comms[i] = scope.comms[--scope.n_comms];
+            break;
+        }
+    }
+    scope_ops_of_comm(comm);
+    scope_forget_held(comm);
+    release(comm);
+}
+
+int scope_hash(int a, int b) {
+    const uint64_t key = ((uint64_t)(uint32_t)a << 32 | (uint32_t)b) * 0x9E3779B97F4A7C15u;
+    return -2 - (int)(key >> 34); /* 30 bits */
+}
+
+struct comm *scope_meeting(int number, const int *world, int n) {
+    for (int i = 0; i < scope.n_comms; i++)
+        if (scope.comms[i]->number == number)
+            return scope.comms[i];
+    struct comm *c = calloc(1, sizeof *c);
+    int *copy = calloc((size_t)n + 1, sizeof *copy);
+    if (c && copy) {
+        memcpy(copy, world, (size_t)n * sizeof *copy);
+        *c = (struct comm){.handle = MPI_COMM_NULL,
+                           .shadow = MPI_COMM_NULL,
+                           .number = number,
+                           .size = n,
+                           .world = copy};
+        if (keep(c))
+            return c;
+    }
+    scope.blind = true;
+    free(copy);
+    free(c);
+    return NULL;
+}
+
+/* After a drain, and when the scope is switched on again: nothing has been entered. */
+void scope_forget_comms(void) {
+    for (int i = 0; i < scope.n_comms; i++) {
+        struct comm *c = scope.comms[i];
+        c->entered = c->hashed = c->places = 0;
+        c->history = 0;
+    }
+    for (int i = scope.n_comms - 1; i >= 0; i--)
+        if (scope.comms[i]->handle == MPI_COMM_NULL && scope.comms[i]->number > 0)
+            scope_comm_remove(scope.comms[i]);
+}
+
+/* ---- making them ---- */
+
+static int make_known(int err, MPI_Comm made) {
+    if (err || made == MPI_COMM_NULL)
+        return err;
+    return scope_comm_add(made);
+}
+
+#define CREATE(name, DETAIL, PARAMETERS, made, ...)                                              \
+    int MPI_##name(STRIP PARAMETERS) {                                                           \
+        OBSERVE(name, comm, PMPI_##name(__VA_ARGS__))                                            \
+        scope_enter(c, CALL_##name, NO_ROOT)->detail = DETAIL;                                   \
+        int err = scope_gate(&call, c);                                                          \
+        if (!err) {                                                                              \
+            scope_step_out(&call);                                                               \
+            err = PMPI_##name(__VA_ARGS__);                                                      \
+            err = make_known(err, err ? MPI_COMM_NULL : *made);                                  \
+            scope_step_in(&call);                                                                \
+        }                                                                                        \
+        scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);                                        \
+        return scope_end(&call, c, err);                                                         \
+    }
+
+/* Up to six dimensions, each with its length and whether it is periodic. */
+static uint64_t grid(int ndims, const int dims[], const int periods[]) {
+    uint64_t detail = (uint64_t)(ndims & 7);
+    for (int i = 0; i < ndims && i < 6; i++)
+        detail |= (uint64_t)((dims[i] & 511) | (periods[i] ? 512 : 0)) << (3 + 10 * i);
+    return detail;
+}
+
+CREATE(Comm_dup, 0, (MPI_Comm comm, MPI_Comm *made), made, comm, made)
+CREATE(Comm_dup_with_info, 0, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), made, comm, info,
+       made)
+CREATE(Comm_split, 0, (MPI_Comm comm, int color, int key, MPI_Comm *made), made, comm, color, key,
+       made)
+CREATE(Comm_split_type, 0, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), made,
+       comm, type, key, info, made)
+CREATE(Comm_create, 0, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), made, comm, group, made)
+CREATE(Cart_create, grid(ndims, dims, periods),
+       (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
+        MPI_Comm *made),
+       made, comm, ndims, dims, periods, reorder, made)
+CREATE(Cart_sub, 0, (MPI_Comm comm, const int remain[], MPI_Comm *made), made, comm, remain, made)
+CREATE(Graph_create, (uint64_t)nnodes,
+       (MPI_Comm comm, int nnodes, const int index[], const int edges[], int reorder,
+        MPI_Comm *made),
+       made, comm, nnodes, index, edges, reorder, made)
+CREATE(Dist_graph_create, 0,
+       (MPI_Comm comm, int n, const int sources[], const int degrees[], const int destinations[],
+        const int weights[], MPI_Info info, int reorder, MPI_Comm *made),
+       made, comm, n, sources, degrees, destinations, weights, info, reorder, made)
+CREATE(Dist_graph_create_adjacent, 0,
+       (MPI_Comm comm, int indegree, const int sources[], const int sourceweights[],
+        int outdegree, const int destinations[], const int destweights[], MPI_Info info,
+        int reorder, MPI_Comm *made),
+       made, comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,
+       reorder, made)
+CREATE(Intercomm_merge, 0, (MPI_Comm comm, int high, MPI_Comm *made), made, comm, high, made)
+
+/* A nonblocking duplicate: its shadow is made from the shadow meanwhile, and its number agreed on;
+ * it is known when its request is complete. */
+struct idup {
+    MPI_Comm *made, shadow;
+    int number;
+};
+
+void scope_idup_complete(struct op *op) {
+    const struct idup *d = op->given;
+    struct comm *c = describe(*d->made);
+    if (c && (c->shadow = d->shadow, c->number = d->number, keep(c)))
+        return;
+    scope.blind = true;
+    free(c);
+}
+
+static int serve_idup(struct call *call, struct comm *c, MPI_Info info, MPI_Comm *made,
+                      MPI_Request *request) {
+    struct idup *d = calloc(1, sizeof *d);
+    MPI_Request part[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
+    scope_enter(c, call->name, NO_ROOT);
+    int err = d ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    if (!err) {
+        d->made = made;
+        d->number = 1 + scope.rank + scope.size * scope.made++;
+    }
+#if HAS_MPI_4
+    if (!err && info != MPI_INFO_NULL)
+        err = PMPI_Comm_idup_with_info(c->handle, info, made, &part[0]);
+    else
+#endif
+        if (!err)
+        err = PMPI_Comm_idup(c->handle, made, &part[0]);
+    (void)info;
+    if (!err)
+        err = PMPI_Comm_idup(c->shadow, &d->shadow, &part[1]);
+    if (!err)
+        err = PMPI_Ibcast(&d->number, 1, MPI_INT, 0, c->shadow, &part[2]);
+    if (!err)
+        err = scope_generalized(request);
+    struct op *op = err ? NULL : scope_op_add(COLLECTIVE, *request, c, ANY_PEER, 0, 0);
+    if (op) {
+        op->generalized = op->makes = true;
+        memcpy(op->part, part, sizeof part);
+        op->given = d;
+    } else {
+        free(d);
+    }
+    scope_event(call, c, ANY_PEER, ANY_LABEL, 0, op ? op->serial : 0);
+    return scope_end(call, c, err);
+}
+
+int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
+    OBSERVE(Comm_idup, comm, PMPI_Comm_idup(comm, made, request))
+    if (c->remote) { /* its number would have to cross to the other group */
+        scope_unjudged("MPI_Comm_idup of an intercommunicator");
+        return scope_end(&call, c, PMPI_Comm_idup(comm, made, request));
+    }
+    return serve_idup(&call, c, MPI_INFO_NULL, made, request);
+}
+
+#if HAS_MPI_4
+int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request) {
+    OBSERVE(Comm_idup_with_info, comm, PMPI_Comm_idup_with_info(comm, info, made, request))
+    if (c->remote) {
+        scope_unjudged("MPI_Comm_idup_with_info of an intercommunicator");
+        return scope_end(&call, c, PMPI_Comm_idup_with_info(comm, info, made, request));
+    }
+    return serve_idup(&call, c, info, made, request);
+}
+#endif
+
+/* The ranks of a group meet, and nobody else: NULL, or where. */
+static struct comm *group_meeting(MPI_Group group, int number) {
+    int n = 0, *world = NULL;
+    struct comm *place = NULL;
+    if (scope_world_ranks(group, &world, &n)) {
+        for (int i = 0; i < n; i++)
+            number = scope_hash(number, world[i]);
+        place = scope_meeting(number, world, n);
+    }
+    free(world);
+    return place;
+}
+
+/* Collective over the group alone: the others are not there to meet. */
+int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made) {
+    OBSERVE(Comm_create_group, comm, PMPI_Comm_create_group(comm, group, tag, made))
+    struct comm *place = group_meeting(group, scope_hash(c->number, tag));
+    int err = MPI_SUCCESS;
+    if (place) {
+        scope_enter(place, CALL_Comm_create_group, NO_ROOT);
+        err = scope_gate(&call, place);
+    }
+    if (!err) {
+        scope_step_out(&call);
+        err = PMPI_Comm_create_group(comm, group, tag, made);
+        err = make_known(err, err ? MPI_COMM_NULL : *made);
+        scope_step_in(&call);
+    }
+    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+    return scope_end(&call, c, err);
+}
+
+#if HAS_MPI_4
+int MPI_Comm_create_from_group(MPI_Group group, const char *tag, MPI_Info info,
+                               MPI_Errhandler handler, MPI_Comm *made) {
+    OBSERVE(Comm_create_from_group, MPI_COMM_WORLD,
+            PMPI_Comm_create_from_group(group, tag, info, handler, made))
+    int number = 1;
+    for (const char *letter = tag; *letter; letter++)
+        number = scope_hash(number, *letter);
+    struct comm *place = group_meeting(group, number);
+    int err = MPI_SUCCESS;
+    if (place) {
+        scope_enter(place, CALL_Comm_create_from_group, NO_ROOT);
+        err = scope_gate(&call, place);
+    }
+    if (!err) {
+        scope_step_out(&call);
+        err = PMPI_Comm_create_from_group(group, tag, info, handler, made);
+        err = make_known(err, err ? MPI_COMM_NULL : *made);
+        scope_step_in(&call);
+    }
+    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+    return scope_end(&call, c, err);
+}
+#endif
+
+/* Two groups meet: each by itself, then their leaders, then each by itself again. */
+int MPI_Intercomm_create(MPI_Comm comm, int leader, MPI_Comm peers, int remote, int tag,
+                         MPI_Comm *made) {
+    OBSERVE(Intercomm_create, comm,
+            PMPI_Intercomm_create(comm, leader, peers, remote, tag, made))
+    scope_enter(c, CALL_Intercomm_create, NO_ROOT);
+    int err = scope_gate(&call, c);
+    if (!err && c->rank == leader) {
+        const struct comm *among = scope_comm(peers);
+        const int other = among ? scope_peer(among, remote) : NO_PEER;
+        if (other >= 0) {
+            const int pair[2] = {scope.rank < other ? scope.rank : other,
+                                 scope.rank < other ? other : scope.rank};
+            struct comm *place =
+                scope_meeting(scope_hash(scope_hash(among->number, tag),
+                                         scope_hash(pair[0], pair[1])), pair, 2);
+            if (place) {
+                scope_enter(place, CALL_Intercomm_create, NO_ROOT);
+                err = scope_gate(&call, place);
+            }
+        }
+    }
+    if (!err) {
+        scope_enter(c, CALL_Intercomm_create, NO_ROOT);
+        err = scope_gate(&call, c);
+    }
+    if (!err) {
+        scope_step_out(&call);
+        err = PMPI_Intercomm_create(comm, leader, peers, remote, tag, made);
+        err = make_known(err, err ? MPI_COMM_NULL : *made);
+        scope_step_in(&call);
+    }
+    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+    return scope_end(&call, c, err);
+}
+
+/* ---- freeing them ---- */
+
+/* The library may call back here: attributes hold communicators. What was entered on it stays until
+ * it has been compared. */
+static int free_both(struct comm *c, MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
+    MPI_Comm shadow = c->shadow;
+    c->handle = c->shadow = MPI_COMM_NULL;
+    scope_forget_held(c);
+    scope_ops_of_comm(c);
+    if (c->places == 0)
+        scope_comm_remove(c);
+    scope_unlock();
+    PMPI_Comm_free(&shadow);
+    const int err = freeing(comm);
+    scope_lock();
+    return err;
+}
+
+/* While the scope steps aside, or in another call's course: it is to be forgotten as well. */
+static int free_unseen(MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
+    scope_lock();
+    struct comm *c = scope_comm(*comm);
+    const int err = c && c != WORLD && *comm != MPI_COMM_SELF
+                        ? free_both(c, comm, freeing)
+                        : (scope_unlock(), freeing(comm));
+    if (c && c != WORLD && *comm != MPI_COMM_SELF)
+        scope_unlock();
+    return err;
+}
+
+/* Freeing waits for nobody. */
+int MPI_Comm_free(MPI_Comm *comm) {
+    OBSERVE(Comm_free, *comm, free_unseen(comm, PMPI_Comm_free))
+    if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF) /* the library says why not */
+        return scope_end(&call, c, PMPI_Comm_free(comm));
+    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+    return scope_end(&call, WORLD, free_both(c, comm, PMPI_Comm_free));
+}
+
+int MPI_Comm_disconnect(MPI_Comm *comm) {
+    OBSERVE(Comm_disconnect, *comm, free_unseen(comm, PMPI_Comm_disconnect))
+    if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF)
+        return scope_end(&call, c, PMPI_Comm_disconnect(comm));
+    scope_enter(c, CALL_Comm_disconnect, NO_ROOT);
+    const int err = scope_gate(&call, c);
+    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+    if (err)
+        return scope_end(&call, c, err);
+    return scope_end(&call, WORLD, free_both(c, comm, PMPI_Comm_disconnect));
+}
+
+/* After a round: what all ranks have entered alike need not be compared again. */
+void scope_compared(const struct report *reports) {
+    for (int i = scope.n_comms - 1; i >= 0; i--) {
+        struct comm *c = scope.comms[i];
+        int least = c->entered;
+        bool gone = false;
+        for (int m = 0; m < c->size + c->remote; m++) {
+            const struct record *r = scope_entered(&reports[c->world[m]], c->number);
+            gone = gone || !r;
+            least = r && r->index < least ? r->index : least;
+        }
+        int alike = 0;
+        while (!gone && alike < c->places && c->place[alike].index <= least)
+            alike++;
+        if (alike > 0 && alike == c->places)
+            scope_hash_last(c);
+        c->places -= alike;
+        memmove(c->place, c->place + alike, (size_t)c->places * sizeof *c->place);
+        if (c->handle == MPI_COMM_NULL && c->number > 0 && (gone || c->places == 0))
+            scope_comm_remove(c); /* it was kept for this alone */
+    }
+}
+
+/* ---- begin and end ---- */
+
+/* The scope's own thread talks to the other ranks while the program's computes. */
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    (void)required;
+    const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
+    if (!err && *provided == MPI_THREAD_MULTIPLE)
+        scope_start();
+    return err;
+}
+
+int MPI_Init(int *argc, char ***argv) {
+    int provided;
+    return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
+}
+
+/* Waits, without a message of its own, until the last round has found all ranks here. Nobody is
+ * broken out of it: who was broken out of another call comes here yet. */
+int MPI_Finalize(void) {
+    struct call call;
+    struct comm *c = NULL;
+    if (scope_begin(&call, CALL_Finalize, MPI_COMM_WORLD, &c) == GO) {
+        struct record need = {.kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER};
+        call.probe = &need;
+        call.n_probes = 1;
+        scope.ending = true;
+        while (!scope.over) {
+            scope_enter(c, CALL_Finalize, NO_ROOT);
+            need.index = c->entered;
+            call.generation = scope.generation;
+            do {
+                int found;
+                PMPI_Iprobe(MPI_ANY_SOURCE, MPI_ANY_TAG, c->shadow, &found, MPI_STATUS_IGNORE);
+            } while (!scope.over && scope_pause(&call) == MPI_SUCCESS);
+        }
+        scope_end(&call, c, MPI_SUCCESS);
+    }
+    scope_finish();
+    return PMPI_Finalize();
+}

@@ -1,0 +1,440 @@
+/* Taking out what is stuck. See scope.h.
+ *
+ * On a verdict, or when a rank asks to stop, each rank's own thread takes its lock, so that no
+ * thread of the program is in MPI any more; only when all have done so (a barrier) are open
+ * receives cancelled and the messages still on their way received, exactly as many as the counts
+ * say: a rank that got its message before all had stopped would wander off and leave the others
+ * hanging. Sends become complete thereby, before the program can free their buffers. A collective
+ * cannot be cancelled; where the ranks that have not come can stand in for themselves with memory
+ * of the scope's own it is brought to its end, else it is left on its shadow, and a fresh one takes
+ * its place. Then the locks are let go, and every call that waited returns scope.code. */
+#define _GNU_SOURCE
+#include "scope.h"
+
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static const double drain_limit = 20;
+static const double away_limit = 0.2;
+static const double finish_limit = 5; /* of a drain, for collectives that all ranks have entered */
+
+/* ---- messages ---- */
+
+static struct unreceived *left_here(struct unreceived *left, int lefts, const struct comm *comm,
+                                    int source, int tag) {
+    for (int i = 0; i < lefts; i++)
+        if (left[i].dest == scope.rank && left[i].source == source && left[i].tag == tag &&
+            left[i].comm == comm->number && left[i].count > 0)
+            return &left[i];
+    return NULL;
+}
+
+/* Takes one message out of its queue, if it is there. */
+static bool take(const struct comm *c, int source, int tag, double limit) {
+    MPI_Message message;
+    MPI_Status status;
+    MPI_Request request;
+    int found = 0;
+    if (PMPI_Improbe(source, tag, c->handle, &found, &message, &status) || !found)
+        return false;
+    const long long bytes = scope_received(&status);
+    char *scrap = malloc((size_t)bytes + 1);
+    if (!scrap)
+        return false;
+#if LARGE_COUNTS
+    PMPI_Imrecv_c(scrap, bytes, MPI_BYTE, &message, &request);
+#else
+    PMPI_Imrecv(scrap, (int)bytes, MPI_BYTE, &message, &request);
+#endif
+    if (scope_complete(&request, true, limit)) /* else the library may still write to it */
+        free(scrap);
+    return true;
+}
+
+/* The rank in point-to-point calls on c. */
+static int local_rank(const struct comm *c, int world) {
+    const int from = c->remote ? c->size : 0, n = c->remote ? c->remote : c->size;
+    for (int i = 0; i < n; i++)
+        if (c->world[from + i] == world)
+            return i;
+    return MPI_PROC_NULL;
+}
+
+static void cancel(struct op *op) {
+    op->cancelled = true;
+    PMPI_Cancel(op->generalized ? &op->part[0] : &op->request);
+}
+
+static bool has_message(const struct op *op, const MPI_Status *status) {
+    int cancelled = 0;
+    PMPI_Test_cancelled(status, &cancelled);
+    return !cancelled && scope_peer(op->comm, status->MPI_SOURCE) >= 0;
+}
+
+/* One look at an open send or receive. False: it is not complete. */
+static bool close_op(struct op *op, struct unreceived *left, int lefts) {
+    MPI_Status status;
+    int done = 0;
+    scope_peek(op, &done, &status);
+    if (!done)
+        return false;
+    scope_op_complete(op, &status);
+    if (op->kind != RECV)
+        return true;
+    op->dead = !has_message(op, &status);
+    if (!op->dead) {
+        struct unreceived *m = left_here(left, lefts, op->comm,
+                                         scope_peer(op->comm, status.MPI_SOURCE), status.MPI_TAG);
+        if (m)
+            m->count--;
+    }
+    return true;
+}
+
+/* Receives what is on its way to this rank and completes what is open on it. Returns the number
+ * of messages taken, or -1 when not all came within the limit. */
+static int drain(struct unreceived *left, int lefts) {
+    const double start = scope_now();
+    int taken = 0;
+    scope_drop_messages();
+    for (struct op *op = scope_first(); op; op = scope_next(op))
+        if (op->active && !op->counted && op->kind == RECV && !op->dead)
+            cancel(op);
+    for (bool open = true; open;) {
+        open = false;
+        for (struct op *op = scope_first(); op; op = scope_next(op))
+            if (op->active && !op->counted && op->kind != COLLECTIVE && !op->dead)
+                open = !close_op(op, left, lefts) || open;
+        for (int i = 0; i < lefts; i++) {
+            struct unreceived *m = &left[i];
+            const struct comm *c = NULL;
+            for (int k = 0; k < scope.n_comms && m->dest == scope.rank; k++)
+                if (scope.comms[k]->number == m->comm && scope.comms[k]->handle != MPI_COMM_NULL)
+                    c = scope.comms[k];
+            while (c && m->count > 0 && take(c, local_rank(c, m->source), m->tag, drain_limit)) {
+                m->count--;
+                taken++;
+            }
+            open = open || (c && m->count > 0);
+        }
+        if (open && scope_now() - start > drain_limit)
+            return -1;
+        if (open)
+            scope_nap(0.0002);
+    }
+    /* Messages that were sent while the scope stepped aside are in no count. */
+    for (int k = 0; k < scope.n_comms; k++)
+        while (scope.comms[k]->handle != MPI_COMM_NULL &&
+               take(scope.comms[k], MPI_ANY_SOURCE, MPI_ANY_TAG, drain_limit))
+            taken++;
+    return taken;
+}
+
+/* ---- collectives ---- */
+
+/* Has this rank begun the collective itself, and not only come to its gate? */
+static bool has_begun(const struct report *report, int comm, int index) {
+    const struct record *place = scope_place(report, comm, index);
+    const struct record *entered = scope_entered(report, comm);
+    if (place)
+        return place->kind == 1;
+    return entered && entered->index >= index; /* compared, so that all had entered it */
+}
+
+/* The collective as somebody began it; NULL: nobody has, or they are unlike. */
+static const struct record *begun_as(const struct report *reports, const struct comm *c,
+                                     int index) {
+    const struct record *found = NULL;
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct record *p = scope_place(&reports[c->world[m]], c->number, index);
+        if (p && found && !scope_alike(p, found))
+            return NULL;
+        if (p && p->kind == 1 && (!found || found->count < 0))
+            found = p;
+    }
+    return found;
+}
+
+static bool all_began(const struct report *reports, const struct comm *c, int index) {
+    for (int m = 0; m < c->size + c->remote; m++)
+        if (!has_begun(&reports[c->world[m]], c->number, index))
+            return false;
+    return true;
+}
+
+/* A collective this rank takes part in for the others' sake. */
+struct joined {
+    MPI_Request request;
+    void *scrap;
+};
+
+/* Those that others have begun on c and this rank has not, in order. Returns how many. */
+static int join_all(const struct report *reports, struct comm *c, struct joined *joined, int room) {
+    int last = 0, n = 0;
+    for (int m = 0; m < c->size; m++) {
+        const struct record *e = scope_entered(&reports[c->world[m]], c->number);
+        last = e && e->index > last ? e->index : last;
+    }
+    const struct record *mine = scope_entered(&reports[scope.rank], c->number);
+    const int first = mine && c->places > 0 ? c->place[0].index : mine ? mine->index + 1 : last + 1;
+    for (int index = first; index <= last && n < room; index++) {
+        if (has_begun(&reports[scope.rank], c->number, index))
+            continue;
+        const struct record *p = begun_as(reports, c, index);
+        if (!p)
+            continue;
+        if (scope_join(c, p, &joined[n].request, &joined[n].scrap) != MPI_SUCCESS) {
+            free(joined[n].scrap);
+            break;
+        }
+        n++;
+    }
+    return n;
+}
+
+/* One look at all collectives of the program; false: some that can end have not. */
+static bool look(const struct report *reports) {
+    bool all = true;
+    for (struct op *op = scope_first(); op; op = scope_next(op)) {
+        MPI_Status status;
+        int done = 0;
+        if (!op->active || op->counted || op->kind != COLLECTIVE || op->dead)
+            continue;
+        const bool certain = all_began(reports, op->comm, op->index);
+        if (!certain && (op->persistent || !begun_as(reports, op->comm, op->index)))
+            continue;
+        scope_peek(op, &done, &status);
+        if (done) {
+            scope_op_complete(op, &status);
+            op->dead = !certain; /* some have only stood in */
+        }
+        all = all && done;
+    }
+    return all;
+}
+
+/* Brings the collectives to their end that can be. */
+static void finish_collectives(const struct report *reports) {
+    enum { ROOM = 256 };
+    struct joined *joined = calloc(ROOM, sizeof *joined);
+    const double start = scope_now();
+    int n = 0;
+    for (int last = -1; joined;) { /* in the order of their numbers, as on all ranks */
+        struct comm *next = NULL;
+        for (int k = 0; k < scope.n_comms; k++) {
+            struct comm *c = scope.comms[k];
+            if (c->number > last && c->shadow != MPI_COMM_NULL &&
+                (!next || c->number < next->number))
+                next = c;
+        }
+        if (!next)
+            break;
+        last = next->number;
+        n += join_all(reports, next, joined + n, ROOM - n);
+    }
+    for (bool open = true; open && scope_now() - start < finish_limit;) {
+        open = !look(reports);
+        for (int i = 0; i < n; i++) {
+            int done = 1;
+            if (joined[i].request != MPI_REQUEST_NULL)
+                PMPI_Test(&joined[i].request, &done, MPI_STATUS_IGNORE);
+            open = open || !done;
+        }
+        if (open)
+            scope_nap(0.0002);
+    }
+    for (int i = 0; i < n; i++)
+        if (joined[i].request == MPI_REQUEST_NULL) /* else the library may still use it */
+            free(joined[i].scrap);
+    free(joined);
+}
+
+/* Is there a collective on this communicator that not all its ranks have finished? Not on one that
+ * some have yet to make, or have freed. */
+static bool is_stuck(const struct report *reports, const struct comm *c) {
+    bool stuck = false;
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct report *report = &reports[c->world[m]];
+        if (!scope_entered(report, c->number))
+            return false;
+        for (int i = 0; i < report->rows; i++) {
+            const struct record *r = &report->row[i];
+            stuck = stuck || (r->row == POSTED && r->kind == COLLECTIVE &&
+                              (r->comm == c->number || r->peer == c->number));
+        }
+    }
+    return stuck;
+}
+
+static void give_up(const struct comm *c) {
+    for (struct op *op = scope_first(); op; op = scope_next(op)) {
+        if (op->kind != COLLECTIVE || (op->comm != c && op->under != c))
+            continue;
+        op->given_up = op->persistent;
+        op->dead = op->dead || (op->active && !op->counted);
+    }
+}
+
+/* In the order of their numbers, so that all ranks meet on each. Returns how many, or -1: the
+ * library has no more communicators to give. */
+static int renew_shadows(const struct report *reports, const struct mismatch *mismatch) {
+    int renewed = 0;
+    for (int last = -1;;) {
+        struct comm *next = NULL;
+        for (int k = 0; k < scope.n_comms; k++) {
+            struct comm *c = scope.comms[k];
+            if (c->number > last && c->shadow != MPI_COMM_NULL &&
+                (!next || c->number < next->number))
+                next = c;
+        }
+        if (!next)
+            return renewed;
+        last = next->number;
+        const bool unlike = mismatch->found && mismatch->comm == next->number;
+        if (!unlike && !is_stuck(reports, next))
+            continue;
+        give_up(next);
+        if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)
+            return -1;
+        renewed++;
+    }
+}
+
+/* How many communicators' ranks had entered different numbers of collectives. */
+static int out_of_step(const struct report *reports) {
+    int n = 0;
+    for (int k = 0; k < scope.n_comms; k++) {
+        const struct comm *c = scope.comms[k];
+        bool differ = false;
+        for (int m = 0; m < c->size + c->remote && c->handle != MPI_COMM_NULL; m++) {
+            const struct record *e = scope_entered(&reports[c->world[m]], c->number);
+            differ = differ || (e && e->index != c->entered);
+        }
+        n += differ;
+    }
+    return n;
+}
+
+/* ---- all of it ---- */
+
+/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is all its user sees. */
+static void explain(const struct report *mine, const struct verdict *verdict, int kind) {
+    static const char *const why[] = {
+        [STARVED] = "nobody is left who could help",
+        [DEADLOCK] = "deadlock",
+        [MISMATCH] = "unlike collectives met",
+        [SUSPECTED] = "a deadlock is suspected",
+        [STOPPED] = "stopped",
+        [CLEARED] = "cleared after an error",
+    };
+    char whom[64] = "", ranks[64] = "", text[MPI_MAX_ERROR_STRING];
+    const struct record *need = NULL;
+    for (int i = 0; i < mine->rows && !need; i++)
+        if (mine->row[i].row == NEEDS)
+            need = &mine->row[i];
+    if (need && need->peer >= 0 && (need->kind == SEND || need->kind == RECV)) {
+        const char *way = need->kind == SEND ? "to" : "from";
+        if (need->tag == ANY_LABEL)
+            snprintf(whom, sizeof whom, " %s rank %d", way, need->peer);
+        else
+            snprintf(whom, sizeof whom, " %s rank %d, tag %d,", way, need->peer, need->tag);
+    }
+    size_t n = 0;
+    for (int r = 0, told = 0; r < scope.size && kind == DEADLOCK; r++) {
+        if (!verdict->is_stuck[r])
+            continue;
+        if (n > sizeof ranks - 24) {
+            snprintf(ranks + n, sizeof ranks - n, ", ...");
+            break;
+        }
+        n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%s%d", told++ ? ", " : " of ranks ", r);
+    }
+    snprintf(text, sizeof text, "Ringside: %s%s was left (%s%s)",
+             mine->name ? scope_names[mine->name] : "the call", whom, why[kind], ranks);
+    PMPI_Add_error_string(scope.code, text);
+}
+
+static bool barrier(void) {
+    MPI_Request request;
+    PMPI_Ibarrier(scope.private, &request);
+    return scope_complete(&request, true, drain_limit);
+}
+
+/* The least of all ranks' numbers, or -1: it took too long. */
+static int least(int number) {
+    static int mine, all; /* the library may write to them after the limit */
+    MPI_Request request;
+    mine = number;
+    PMPI_Iallreduce(&mine, &all, 1, MPI_INT, MPI_MIN, scope.private, &request);
+    return scope_complete(&request, true, drain_limit) ? all : -1;
+}
+
+static int sum(int number) {
+    static int mine, all;
+    MPI_Request request;
+    mine = number;
+    PMPI_Iallreduce(&mine, &all, 1, MPI_INT, MPI_SUM, scope.private, &request);
+    return scope_complete(&request, true, drain_limit) ? all : 0;
+}
+
+/* The shortest time that a stuck rank has been in its call. */
+static double youngest(const struct report *reports, const struct verdict *verdict) {
+    double seconds = -1;
+    for (int r = 0; r < scope.size; r++)
+        if (verdict->is_stuck[r] && (seconds < 0 || reports[r].since < seconds))
+            seconds = reports[r].since;
+    return seconds;
+}
+
+void scope_break(const struct report *reports, const struct unreceived *left, int lefts,
+                 const struct verdict *verdict, int kind) {
+    int taken = -1, ours = 0, renewed = 0;
+    struct report *now = NULL;
+    struct unreceived *rest = NULL;
+    scope_lock();
+    /* Who is about to have a new communicator gets it first, unless another rank is held already. */
+    for (const double start = scope_now(); scope_away() && scope_now() - start < away_limit;) {
+        scope_unlock();
+        scope_nap(0.001);
+        scope_lock();
+    }
+    if (barrier() && (now = scope_exchange(true, drain_limit))) {
+        int rests = 0;
+        rest = scope_left(scope.size, now, &rests);
+        renewed = out_of_step(now);
+        taken = rest ? drain(rest, rests) : -1;
+        finish_collectives(now);
+        taken = scope_drain_tokens(drain_limit) ? taken : -1;
+        ours = sum(taken > 0 ? taken : 0);
+        taken = least(taken);
+    }
+    if (taken >= 0) {
+        scope_free_reports(now);
+        now = scope_exchange(true, drain_limit);
+        const int fresh = now ? renew_shadows(now, &verdict->mismatch) : -1;
+        if (fresh >= 0) {
+            renewed = fresh > renewed ? fresh : renewed;
+            scope_forget_counts();
+            scope_forget_comms();
+            scope_forget_windows();
+            scope.blind = false;
+            for (struct thread *t = scope.threads; t; t = t->next)
+                t->tests = 0;
+            scope.epoch++;
+        } else {
+            taken = -1;
+        }
+    }
+    scope.generation++;
+    scope.raise = scope.busy;
+    scope.broken = scope.busy;
+    atomic_store(&scope.stop, NO_STOP);
+    explain(&reports[scope.rank], verdict, kind);
+    scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,
+               taken < 0);
+    pthread_cond_broadcast(&scope.settled);
+    scope_unlock();
+    scope_free_reports(now);
+    free(rest);
+}

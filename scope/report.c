@@ -1,0 +1,485 @@
+/* What a rank says of itself: to the others as rows, to Python as JSON, as there is nothing simpler
+ * that both sides read. See scope.h. */
+#define _GNU_SOURCE
+#include "scope.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { MANY_PLACES = 4096 }; /* at most so many of a communicator at a time */
+
+struct record *scope_row(struct report *report, int kind_of_row, int *room) {
+    if (report->rows == *room) {
+        *room = *room ? 2 * *room : 32;
+        struct record *bigger = realloc(report->row, (size_t)*room * sizeof *bigger);
+        if (!bigger) {
+            scope.blind = true;
+            return NULL;
+        }
+        report->row = bigger;
+    }
+    struct record *r = &report->row[report->rows++];
+    memset(r, 0, sizeof *r);
+    r->row = kind_of_row;
+    return r;
+}
+
+static void op_row(struct report *report, int kind_of_row, const struct op *op, int waiter,
+                   int *room) {
+    struct record *last = report->rows > 0 ? &report->row[report->rows - 1] : NULL;
+    const int under = op->under ? op->under->number : op->peer;
+    if (last && last->row == kind_of_row && last->kind == op->kind &&
+        last->comm == op->comm->number && last->peer == under && last->tag == op->tag &&
+        last->waiter == waiter && last->index == op->index && op->kind != COLLECTIVE) {
+        last->count++; /* as the one before */
+        return;
+    }
+    struct record *r = scope_row(report, kind_of_row, room);
+    if (!r)
+        return;
+    r->kind = op->kind;
+    r->comm = op->comm->number;
+    r->peer = under;
+    r->tag = op->tag;
+    r->index = op->index;
+    r->waiter = waiter;
+    r->count = 1;
+    r->size = op->bytes;
+}
+
+static void unknown(struct report *report, int waiter, int *room) {
+    struct record *r = scope_row(report, NEEDS, room);
+    if (r) {
+        r->kind = UNKNOWN;
+        r->waiter = waiter;
+    }
+}
+
+/* Needs of a call that waits; whether it waits at all is for the judge to say. */
+static void needs(struct report *report, const struct call *call, int waiter, int *room) {
+    for (int i = 0; i < call->n_probes; i++) {
+        struct record *r = scope_row(report, NEEDS, room);
+        if (!r)
+            return;
+        *r = call->probe[i];
+        r->row = NEEDS;
+        r->waiter = waiter;
+        /* a word that is there already */
+        if (r->kind == WINDOW && r->tag == ANY_LABEL && scope_token_there(r->peer, r->index))
+            r->kind = UNKNOWN;
+    }
+    for (int i = 0; i < call->n_requests; i++) {
+        if (call->requests[i] == MPI_REQUEST_NULL)
+            continue;
+        const struct op *op = scope_op_find(call->requests[i]);
+        if (op && (!op->active || (op->counted && call->mode == ALL && !op->dead)))
+            continue;
+        if (!op || op->counted || op->dead) { /* complete, or one the scope knows nothing of */
+            unknown(report, waiter, room);
+            continue;
+        }
+        op_row(report, NEEDS, op, waiter, room);
+        if (op->twin)
+            op_row(report, NEEDS, op->twin, waiter, room);
+    }
+}
+
+static void polled(struct report *report, const struct thread *t, int mode, int waiter,
+                   int *room) {
+    if (t->probe.row) {
+        struct record *r = scope_row(report, NEEDS, room);
+        if (r) {
+            *r = t->probe;
+            r->waiter = waiter;
+        }
+    }
+    if (t->unknown)
+        unknown(report, waiter, room);
+    for (const struct op *op = scope_first(); op; op = scope_next(op)) {
+        if (op->window != t->window || !op->active)
+            continue;
+        if (!op->counted)
+            op_row(report, NEEDS, op, waiter, room);
+        else if (mode == ANY)
+            unknown(report, waiter, room);
+    }
+}
+
+static void waiters(struct report *report, int *room) {
+    const double now = scope_now();
+    int n = 0, blocked = 0, polling = 0;
+    for (const struct thread *t = scope.threads; t; t = t->next, n++) {
+        const struct call *call = t->waiting;
+        const bool polls = !call && scope_polls(t);
+        if (!call && !polls)
+            continue;
+        blocked += !polls;
+        polling += polls;
+        const int name = polls ? t->call : call->name;
+        /* one MPI_Testall, again and again, waits for all; of several tests any may do */
+        const int mode = !polls ? call->mode
+                         : t->call == CALL_Testall && !t->mixed ? ALL
+                                                                : ANY;
+        struct record *r = scope_row(report, WAITER, room);
+        if (r) {
+            r->waiter = n;
+            r->kind = mode;
+            r->name = name;
+        }
+        const double since = now - (polls ? t->start : call->start);
+        report->name = name;
+        report->since = report->since > since ? report->since : since;
+        if (polls)
+            polled(report, t, mode, n, room);
+        else
+            needs(report, call, n, room);
+    }
+    /* threads that have not called MPI yet, and may */
+    const int silent = atomic_load(&scope.helpers) - (n > 1 ? n - 1 : 0);
+    const bool all = n > 0 && blocked + polling == n && silent <= 0;
+    report->state = !all ? COMPUTING : polling ? POLLING : BLOCKED;
+}
+
+static int by_likeness(const void *a, const void *b) {
+    const struct op *x = *(const struct op *const *)a, *y = *(const struct op *const *)b;
+    const int keys[][2] = {{x->kind, y->kind}, {x->comm->number, y->comm->number},
+                           {x->peer, y->peer}, {x->tag, y->tag}, {x->index, y->index}};
+    for (int i = 0; i < 5; i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return 0;
+}
+
+/* Open requests, those alike in one row. */
+static void posted(struct report *report, int *room) {
+    const struct op **open = calloc((size_t)scope.n_ops + 1, sizeof *open);
+    int n = 0;
+    if (!open) {
+        scope.blind = true;
+        return;
+    }
+    for (const struct op *op = scope_first(); op; op = scope_next(op))
+        if (op->active && !op->counted && !op->dead)
+            open[n++] = op;
+    qsort(open, (size_t)n, sizeof *open, by_likeness);
+    for (int i = 0; i < n; i++) {
+        const bool fresh = open[i]->cell == scope.cell && open[i]->kind != SEND;
+        op_row(report, POSTED, open[i], fresh, room);
+        if (open[i]->twin)
+            op_row(report, POSTED, open[i]->twin, false, room);
+    }
+    free(open);
+}
+
+static void comm_rows(struct report *report, int *room) {
+    for (int i = 0; i < scope.n_comms; i++) {
+        const struct comm *c = scope.comms[i];
+        struct record *r = scope_row(report, ENTERED, room);
+        if (!r)
+            return;
+        r->comm = c->number;
+        r->index = c->entered;
+        for (int m = 0; m < c->size + c->remote; m++) {
+            r = scope_row(report, MEMBER, room);
+            if (!r)
+                return;
+            r->comm = c->number;
+            r->peer = c->world[m];
+        }
+        for (int p = 0; p < c->places && p < MANY_PLACES; p++) {
+            r = scope_row(report, PLACE, room);
+            if (!r)
+                return;
+            *r = c->place[p];
+        }
+    }
+}
+
+void scope_report(struct report *report) {
+    int room = 0;
+    *report = (struct report){.rank = scope.rank,
+                              .stop = atomic_load(&scope.stop),
+                              .cell = scope.cell,
+                              .ending = scope.ending,
+                              .settling = scope.settling,
+                              .did = scope.did};
+    if (!scope.busy || scope.settling)
+        report->state = IDLE;
+    else
+        waiters(report, &room);
+    posted(report, &room);
+    scope_count_rows(report, &room);
+    comm_rows(report, &room);
+    scope_window_rows(report, &room);
+    report->epoch = scope.epoch * 4 + report->state;
+    report->blind = scope.blind || scope.n_unjudged > 0;
+}
+
+/* ---- JSON ---- */
+
+struct text {
+    char *at;
+    size_t n, room;
+};
+
+__attribute__((format(printf, 2, 3))) static void say(struct text *text, const char *format, ...) {
+    va_list arguments;
+    for (int tries = 0; tries < 2; tries++) {
+        va_start(arguments, format);
+        const int n = vsnprintf(text->at + text->n, text->room - text->n, format, arguments);
+        va_end(arguments);
+        if (n < 0)
+            return;
+        if (text->n + (size_t)n < text->room) {
+            text->n += (size_t)n;
+            return;
+        }
+        char *bigger = realloc(text->at, 2 * text->room + (size_t)n);
+        if (!bigger)
+            return;
+        text->at = bigger;
+        text->room = 2 * text->room + (size_t)n;
+    }
+}
+
+/* "MPI_Bcast, root 0, 8 B" */
+static void say_place(struct text *text, const struct record *p) {
+    say(text, "%s", scope_names[p->name]);
+    if (p->tag != NO_ROOT)
+        say(text, ", root %d", p->tag);
+    if (p->waiter != NO_OPERATION)
+        say(text, ", %s", scope_operation_name(p->waiter));
+    if (p->size >= 0)
+        say(text, ", %lld B", p->size);
+    if (p->name == CALL_Cart_create) {
+        for (int i = 0; i < (int)(p->detail & 7); i++) {
+            const unsigned dim = (unsigned)(p->detail >> (3 + 10 * i)) & 1023;
+            say(text, "%s%u%s", i ? " x " : ", ", dim & 511, dim & 512 ? " (periodic)" : "");
+        }
+    } else if (p->detail) {
+        say(text, ", %llu", (unsigned long long)p->detail);
+    }
+}
+
+static void say_members(struct text *text, const struct report *report, int comm) {
+    const char *comma = "";
+    say(text, "[");
+    for (int i = 0; i < report->rows; i++) {
+        if (report->row[i].row == MEMBER && report->row[i].comm == comm) {
+            say(text, "%s%d", comma, report->row[i].peer);
+            comma = ",";
+        }
+    }
+    say(text, "]");
+}
+
+/* `all`: the reports of all ranks, or NULL: then nobody's targets are told. */
+static void say_targets(struct text *text, const struct report *all, int rank,
+                        const struct record *need) {
+    bool *target = all ? calloc((size_t)scope.size, sizeof *target) : NULL;
+    const char *comma = "";
+    say(text, "[");
+    if (target)
+        scope_targets(scope.size, all, rank, need, target);
+    for (int r = 0; target && r < scope.size; r++) {
+        if (target[r]) {
+            say(text, "%s%d", comma, r);
+            comma = ",";
+        }
+    }
+    say(text, "]");
+    free(target);
+}
+
+static void say_rows(struct text *text, const struct report *report, const struct report *all,
+                     int kind_of_row) {
+    static const char *const kinds[] = {"send",   "recv",   "probe",  "collective",
+                                        "window", "buffer", "unknown"};
+    enum { MANY = 64 }; /* of which a picture or a sentence makes nothing */
+    const char *comma = "";
+    int told = 0;
+    say(text, "[");
+    for (int i = 0; i < report->rows && told < MANY; i++) {
+        const struct record *r = &report->row[i];
+        if (r->row != kind_of_row)
+            continue;
+        told++;
+        say(text, "%s{\"kind\":\"%s\",\"comm\":%d,\"peer\":%d,\"tag\":%d,\"bytes\":%lld,"
+                  "\"index\":%d,\"count\":%d,\"members\":",
+            comma, kinds[r->kind], r->comm, r->peer, r->tag, r->size, r->index, r->count);
+        say_members(text, report, r->comm);
+        if (kind_of_row == NEEDS) {
+            say(text, ",\"targets\":");
+            say_targets(text, all, report->rank, r);
+        }
+        say(text, "}");
+        comma = ",";
+    }
+    say(text, "]");
+}
+
+static const char *const kinds[] = {"running",   "starved", "deadlock", "mismatch",
+                                    "suspected", "stopped", "cleared"};
+
+static void say_stuck(struct text *text, const struct verdict *verdict) {
+    const char *comma = "";
+    say(text, "[");
+    for (int r = 0; verdict->is_stuck && r < scope.size; r++) {
+        if (verdict->is_stuck[r]) {
+            say(text, "%s%d", comma, r);
+            comma = ",";
+        }
+    }
+    say(text, "]");
+}
+
+/* The last collective entered on each communicator, where it is still known. */
+static void say_entered(struct text *text, const struct report *report) {
+    const char *comma = "";
+    say(text, "{");
+    for (int i = 0; i < report->rows; i++) {
+        const struct record *r = &report->row[i];
+        if (r->row != ENTERED || r->index == 0)
+            continue;
+        const struct record *place = scope_place(report, r->comm, r->index);
+        say(text, "%s\"%d\":[%d,\"", comma, r->comm, r->index);
+        if (place)
+            say_place(text, place);
+        say(text, "\"]");
+        comma = ",";
+    }
+    say(text, "}");
+}
+
+static void say_report(struct text *text, const struct report *report, const struct report *all) {
+    static const char *const states[] = {"idle", "computing", "blocked", "polling"};
+    int mode = ALL;
+    for (int i = 0; i < report->rows; i++)
+        if (report->row[i].row == WAITER)
+            mode = report->row[i].kind;
+    say(text, "{\"rank\":%d,\"state\":\"%s\",\"call\":\"%s\",\"since\":%.6f,\"mode\":\"%s\","
+              "\"cell\":%d,\"needs\":",
+        report->rank, states[report->state], report->name ? scope_names[report->name] : "",
+        report->since, mode == ANY ? "any" : "all", report->cell);
+    say_rows(text, report, all, NEEDS);
+    say(text, ",\"posted\":");
+    say_rows(text, report, all, POSTED);
+    say(text, ",\"entered\":");
+    say_entered(text, report);
+}
+
+static void say_mismatch(struct text *text, const struct report *reports,
+                         const struct mismatch *mismatch) {
+    const char *comma = "";
+    if (!mismatch->found) {
+        say(text, "null");
+        return;
+    }
+    say(text, "{\"comm\":%d,\"index\":%d,\"entered\":{", mismatch->comm, mismatch->index);
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *place = scope_place(&reports[r], mismatch->comm, mismatch->index);
+        if (!place)
+            continue;
+        say(text, "%s\"%d\":\"", comma, r);
+        say_place(text, place);
+        say(text, "\"");
+        comma = ",";
+    }
+    say(text, "}}");
+}
+
+static void say_unreceived(struct text *text, const struct unreceived *left, int lefts) {
+    enum { MANY = 64 };
+    say(text, "[");
+    for (int i = 0; i < lefts && i < MANY; i++)
+        say(text, "%s{\"source\":%d,\"dest\":%d,\"tag\":%d,\"comm\":%d,\"count\":%lld}",
+            i ? "," : "", left[i].source, left[i].dest, left[i].tag, left[i].comm, left[i].count);
+    say(text, "]");
+}
+
+void scope_tell(const struct report *reports, const struct verdict *verdict, int kind,
+                const struct unreceived *left, int lefts, double seconds, int drained,
+                int renewed, bool failed) {
+    struct text text = {.at = malloc(4096), .room = 4096};
+    if (!text.at)
+        return;
+    say(&text, "{\"kind\":\"%s\",\"round\":%d,\"generation\":%d,\"seconds\":%.6f,\"quiet\":%g,"
+               "\"drained\":%d,\"renewed\":%d,\"failed\":%s,\"ranks\":",
+        kinds[kind], scope.round, scope.generation, seconds, scope.quiet_limit, drained, renewed,
+        failed ? "true" : "false");
+    say_stuck(&text, verdict);
+    say(&text, ",\"mismatch\":");
+    say_mismatch(&text, reports, &verdict->mismatch);
+    say(&text, ",\"states\":[");
+    for (int r = 0; r < scope.size; r++) {
+        say(&text, r ? "," : "");
+        say_report(&text, &reports[r], reports);
+        say(&text, "}");
+    }
+    say(&text, "],\"unreceived\":");
+    say_unreceived(&text, left, lefts);
+    say(&text, "}");
+    free(scope.told);
+    scope.told = text.at;
+}
+
+void scope_tell_left(const struct unreceived *left, int lefts) {
+    struct text text = {.at = malloc(256), .room = 256};
+    if (!text.at)
+        return;
+    say_unreceived(&text, left, lefts);
+    free(scope.leftover);
+    scope.leftover = text.at;
+}
+
+char *scope_settled_text(void) {
+    struct text text = {.at = malloc(1024), .room = 1024};
+    if (!text.at)
+        return NULL;
+    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"unreceived\":%s}",
+        scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
+        scope.broken && scope.told ? scope.told : "null", scope.leftover ? scope.leftover : "[]");
+    free(scope.leftover);
+    scope.leftover = NULL;
+    return text.at;
+}
+
+/* ---- for Python (ringside.scope) ---- */
+
+/* This rank's state as JSON, for the caller to give back with scope_release. */
+char *scope_state(void) {
+    struct text text = {.at = malloc(1024), .room = 1024};
+    if (!text.at)
+        return NULL;
+    struct report report = {.rank = scope.rank};
+    scope_lock();
+    const bool ready = atomic_load(&scope.ready);
+    if (ready)
+        scope_report(&report);
+    const bool fresh = ready && report.epoch == scope.verdict_epoch;
+    const struct verdict none = {.kind = RUNNING}, *verdict = fresh ? &scope.verdict : &none;
+    say_report(&text, &report, NULL);
+    say(&text, ",\"unjudged\":[");
+    for (int i = 0; i < scope.n_unjudged; i++)
+        say(&text, "%s\"%s\"", i ? "," : "", scope.unjudged[i]);
+    say(&text, "],\"on\":%s,\"types\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
+        atomic_load(&scope.on) && ready ? "true" : "false", scope_open_types(),
+        kinds[verdict->kind], scope.round);
+    say_stuck(&text, verdict);
+    say(&text, "}}");
+    scope_unlock();
+    free(report.row);
+    return text.at;
+}
+
+/* The last break as JSON, or NULL if there was none. */
+char *scope_told(void) {
+    scope_lock();
+    char *copy = scope.told ? strdup(scope.told) : NULL;
+    scope_unlock();
+    return copy;
+}
+
+void scope_release(char *text) { free(text); }

@@ -1,0 +1,173 @@
+/* The requests that are open, found by their handles. See scope.h. */
+#include "scope.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+static size_t place_of(MPI_Request request, int room) {
+    uint64_t key = 0;
+    memcpy(&key, &request, sizeof request < sizeof key ? sizeof request : sizeof key);
+    key *= 0x9E3779B97F4A7C15u;
+    return (size_t)(key >> 32) & (size_t)(room - 1);
+}
+
+static bool grow(void) {
+    const int room = scope.room_ops ? 2 * scope.room_ops : 64;
+    struct op **bigger = calloc((size_t)room, sizeof *bigger);
+    if (!bigger)
+        return scope.room_ops > 0; /* slower, and right */
+    for (int i = 0; i < scope.room_ops; i++) {
+        for (struct op *op = scope.ops[i], *next; op; op = next) {
+            next = op->next;
+            struct op **head = &bigger[place_of(op->request, room)];
+            op->next = *head;
+            *head = op;
+        }
+    }
+    free(scope.ops);
+    scope.ops = bigger;
+    scope.room_ops = room;
+    return true;
+}
+
+/* NULL: no memory, and from here on nothing is judged. */
+struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
+                        long long bytes) {
+    struct op *op = scope.n_ops < scope.room_ops || grow() ? malloc(sizeof *op) : NULL;
+    if (!op) {
+        scope.blind = true;
+        return NULL;
+    }
+    *op = (struct op){.request = request,
+                      .comm = comm,
+                      .kind = kind,
+                      .peer = peer,
+                      .tag = tag,
+                      .bytes = bytes,
+                      .serial = ++scope.serial,
+                      .index = comm->entered,
+                      .cell = scope.cell,
+                      .active = true};
+    struct op **head = &scope.ops[place_of(request, scope.room_ops)];
+    op->next = *head;
+    *head = op;
+    scope.n_ops++;
+    return op;
+}
+
+struct op *scope_op_find(MPI_Request request) {
+    if (request == MPI_REQUEST_NULL || scope.n_ops == 0)
+        return NULL;
+    struct op *op = scope.ops[place_of(request, scope.room_ops)];
+    while (op && op->request != request)
+        op = op->next;
+    return op;
+}
+
+void scope_op_remove(struct op *op) {
+    for (struct op **at = &scope.ops[place_of(op->request, scope.room_ops)]; *at;
+         at = &(*at)->next) {
+        if (*at == op) {
+            *at = op->next;
+            scope.n_ops--;
+            free(op->twin);
+            free(op->given);
+            free(op);
+            return;
+        }
+    }
+}
+
+struct op *scope_first(void) {
+    for (int i = 0; i < scope.room_ops; i++)
+        if (scope.ops[i])
+            return scope.ops[i];
+    return NULL;
+}
+
+struct op *scope_next(const struct op *op) {
+    if (op->next)
+        return op->next;
+    for (int i = (int)place_of(op->request, scope.room_ops) + 1; i < scope.room_ops; i++)
+        if (scope.ops[i])
+            return scope.ops[i];
+    return NULL;
+}
+
+void scope_ops_of_comm(const struct comm *comm) {
+    for (struct op *op = scope_first(), *next; op; op = next) {
+        next = scope_next(op);
+        if (op->comm == comm || op->under == comm)
+            scope_op_remove(op);
+    }
+}
+
+/* The library says that this request is complete: a receive has its message. */
+void scope_op_complete(struct op *op, const MPI_Status *status) {
+    if (op->counted)
+        return;
+    op->counted = true;
+    if (op->kind != RECV)
+        return;
+    int cancelled = 0;
+    if (op->cancelled)
+        PMPI_Test_cancelled(status, &cancelled);
+    const int source = scope_peer(op->comm, status->MPI_SOURCE);
+    if (!cancelled && source >= 0)
+        scope_count(RECEIVED, op->comm->number, source, status->MPI_TAG, 1);
+}
+
+/* What was begun as one request is complete when all its parts are. */
+static int peek_parts(struct op *op, int *done, MPI_Status *status) {
+    *done = 1;
+    for (int i = 0; i < 3; i++) {
+        MPI_Status one;
+        int complete = 1;
+        if (op->part[i] == MPI_REQUEST_NULL)
+            continue;
+        const int err = PMPI_Test(&op->part[i], &complete, &one);
+        if (complete && i == 0)
+            op->status = one;
+        if (err)
+            return err;
+        *done = *done && complete;
+    }
+    *status = op->status;
+    return MPI_SUCCESS;
+}
+
+/* MPICH (5.0.2) forgets the status of a persistent request when it is asked for it, and a later
+ * MPI_Test gets an empty one: the first is kept. */
+int scope_peek(struct op *op, int *done, MPI_Status *status) {
+    if (op->peeked) {
+        *done = 1;
+        *status = op->status;
+        return MPI_SUCCESS;
+    }
+    memset(status, 0, sizeof *status);
+    const int err = op->generalized ? peek_parts(op, done, status)
+                                    : PMPI_Request_get_status(op->request, done, status);
+    if (err == MPI_SUCCESS && *done) {
+        op->peeked = true;
+        op->status = *status;
+        if (op->makes)
+            scope_idup_complete(op);
+        if (op->generalized)
+            PMPI_Grequest_complete(op->request);
+    }
+    return err;
+}
+
+/* Asks the library which of the open requests are complete, without taking them from their owner. */
+void scope_refresh(void) {
+    for (struct op *op = scope_first(); op; op = scope_next(op)) {
+        if (!op->active || op->counted || op->dead)
+            continue;
+        int done = 0;
+        MPI_Status status;
+        if (scope_peek(op, &done, &status) == MPI_SUCCESS && done) {
+            scope_op_complete(op, &status);
+            scope.epoch++;
+        }
+    }
+}

@@ -1,0 +1,374 @@
+/* Waiting for requests, and testing them. See scope.h. */
+#include "scope.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+/* The error field is the library's in calls on many requests, and nobody's in those on one. */
+void scope_copy_status(MPI_Status *to, const MPI_Status *from) {
+    if (to == MPI_STATUS_IGNORE)
+        return;
+    const int error = to->MPI_ERROR;
+    *to = *from;
+    to->MPI_ERROR = error;
+}
+
+long long scope_received(const MPI_Status *status) {
+    MPI_Count n = MPI_UNDEFINED;
+#if LARGE_COUNTS
+    PMPI_Get_count_c(status, MPI_BYTE, &n);
+#else
+    PMPI_Get_elements_x(status, MPI_BYTE, &n);
+#endif
+    return n == MPI_UNDEFINED ? 0 : (long long)n;
+}
+
+/* A request that a break took out: told once to whoever waits for it, then it is gone. */
+static int buried(MPI_Request *request, struct op *op) {
+    if (op->persistent) {
+        op->active = op->dead = op->counted = op->cancelled = op->peeked = false;
+        return scope.code;
+    }
+    if (op->kind != COLLECTIVE && op->counted) {
+        MPI_Status status;
+        int done = 0;
+        PMPI_Test(request, &done, &status);
+    }
+    scope_op_remove(op);
+    *request = MPI_REQUEST_NULL;
+    return scope.code;
+}
+
+/* When it completes, its message is counted and, unless it is persistent, forgotten; serial 0 in
+ * `was`: not one we know. */
+int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *was) {
+    *was = (struct op){.peer = NO_PEER, .tag = ANY_LABEL, .kind = UNKNOWN};
+    memset(status, 0, sizeof *status);
+    struct op *op = scope_op_find(*request);
+    if (op && op->dead) {
+        *done = 1;
+        return buried(request, op);
+    }
+    if (op && op->generalized && scope_peek(op, done, status) == MPI_SUCCESS && !*done)
+        return MPI_SUCCESS;
+    const int err = PMPI_Test(request, done, status);
+    if (!*done && err == MPI_SUCCESS)
+        return err;
+    *done = 1;
+    if (op && op->peeked)
+        *status = op->status;
+    if (op && op->active) {
+        scope_op_complete(op, status);
+        *was = *op;
+        was->given = was->twin = NULL;
+        if (op->kind == RECV && scope_peer(op->comm, status->MPI_SOURCE) >= 0) {
+            was->peer = scope_peer(op->comm, status->MPI_SOURCE);
+            was->tag = status->MPI_TAG;
+            was->bytes = scope_received(status);
+        }
+    }
+    if (op && op->persistent) {
+        op->active = op->counted = op->cancelled = op->peeked = false;
+    } else if (op) {
+        scope_op_remove(op);
+    }
+    return err;
+}
+
+void scope_event_of(const struct call *call, const struct op *was) {
+    scope_event(call, was->comm ? was->comm : WORLD, was->peer, was->tag, was->bytes, was->serial);
+}
+
+/* The scope's own request: when the call is left, it is complete or was cancelled (drain.c), or it
+ * is a collective that was given up. */
+int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status) {
+    struct op was;
+    int done = 0, err;
+    call->requests = request;
+    call->n_requests = 1;
+    for (;;) {
+        err = scope_test(request, &done, status, &was);
+        if (done || err)
+            break;
+        err = scope_pause(call);
+        if (err) {
+            call->complete = scope_test(request, &done, status, &was) == MPI_SUCCESS && done;
+            break;
+        }
+    }
+    call->n_requests = 0;
+    return err;
+}
+
+/* ---- waits ---- */
+
+/* Is there anything to wait for: is it neither null nor persistent and idle? */
+static bool is_open(MPI_Request request) {
+    if (request == MPI_REQUEST_NULL)
+        return false;
+    const struct op *op = scope_op_find(request);
+    return !op || op->active;
+}
+
+int MPI_Wait(MPI_Request *request, MPI_Status *status) {
+    OBSERVE(Wait, MPI_COMM_WORLD, PMPI_Wait(request, status))
+    struct op was;
+    MPI_Status own;
+    int done = 0, err;
+    call.requests = request;
+    call.n_requests = 1;
+    for (;;) {
+        err = scope_test(request, &done, &own, &was);
+        if (done || err)
+            break;
+        err = scope_pause(&call);
+        if (err)
+            break;
+    }
+    scope_event_of(&call, &was);
+    if (done)
+        scope_copy_status(status, &own);
+    return scope_end(&call, was.comm ? was.comm : c, err);
+}
+
+int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
+    OBSERVE(Test, MPI_COMM_WORLD, PMPI_Test(request, flag, status))
+    struct op was;
+    MPI_Status own;
+    const bool open = is_open(*request);
+    *flag = 0;
+    const int err = scope_test(request, flag, &own, &was);
+    call.requests = request;
+    call.n_requests = 1;
+    if (open)
+        scope_tested(&call, *flag);
+    if (*flag) {
+        scope_event_of(&call, &was);
+        scope_copy_status(status, &own);
+    }
+    return scope_end(&call, was.comm ? was.comm : c, err);
+}
+
+/* The fields are set only where the call as a whole says so: then also those before are. */
+static int status_error(int *err, MPI_Status statuses[], int i, int failed) {
+    if (statuses != MPI_STATUSES_IGNORE && failed && *err == MPI_SUCCESS)
+        for (int k = 0; k < i; k++)
+            statuses[k].MPI_ERROR = MPI_SUCCESS;
+    if (failed && *err != scope.code)
+        *err = failed == scope.code ? failed : MPI_ERR_IN_STATUS;
+    if (statuses != MPI_STATUSES_IGNORE && *err != MPI_SUCCESS)
+        statuses[i].MPI_ERROR = failed;
+    return *err;
+}
+
+/* All have to be complete, so they are waited for one after the other. */
+int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
+    OBSERVE(Waitall, MPI_COMM_WORLD, PMPI_Waitall(count, requests, statuses))
+    if (count < 0) /* the library says what is wrong */
+        return scope_end(&call, c, PMPI_Waitall(count, requests, statuses));
+    call.requests = requests;
+    call.n_requests = count;
+    int err = MPI_SUCCESS, left = MPI_SUCCESS, told = 0;
+    for (int i = 0; i < count; i++) {
+        struct op was;
+        MPI_Status own;
+        int done = 0, failed = MPI_SUCCESS;
+        for (;;) {
+            const struct op *op = left ? scope_op_find(requests[i]) : NULL;
+            if (op && op->dead)
+                break; /* whoever waits for it again is told so */
+            failed = scope_test(&requests[i], &done, &own, &was);
+            if (done || left)
+                break;
+            left = scope_pause(&call);
+        }
+        if (!done)
+            continue;
+        call.requests = requests + i + 1;
+        call.n_requests = count - i - 1;
+        if (statuses != MPI_STATUSES_IGNORE)
+            scope_copy_status(&statuses[i], &own);
+        status_error(&err, statuses, i, failed);
+        if (was.serial) {
+            scope_event_of(&call, &was);
+            told++;
+        }
+    }
+    if (!told)
+        scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);
+    return scope_end(&call, c, left ? left : err);
+}
+
+int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
+    OBSERVE(Testall, MPI_COMM_WORLD, PMPI_Testall(count, requests, flag, statuses))
+    int err = MPI_SUCCESS;
+    bool open = false;
+    *flag = 1;
+    for (int i = 0; i < count && *flag; i++) {
+        MPI_Status own;
+        struct op *op = scope_op_find(requests[i]);
+        open = open || is_open(requests[i]);
+        if (is_open(requests[i]) && !(op && op->dead))
+            err = op ? scope_peek(op, flag, &own)
+                     : PMPI_Request_get_status(requests[i], flag, &own);
+        if (err)
+            return scope_end(&call, c, err);
+    }
+    call.requests = requests;
+    call.n_requests = count;
+    if (open)
+        scope_tested(&call, *flag);
+    for (int i = 0; i < count && *flag; i++) {
+        struct op was;
+        MPI_Status own;
+        int done = 0;
+        const int failed = scope_test(&requests[i], &done, &own, &was);
+        if (statuses != MPI_STATUSES_IGNORE)
+            scope_copy_status(&statuses[i], &own);
+        status_error(&err, statuses, i, failed);
+        scope_event_of(&call, &was);
+    }
+    return scope_end(&call, c, err);
+}
+
+/* One pass over the requests: completes the first that is ready. *index: MPI_UNDEFINED if none is
+ * open, else untouched unless *done. */
+static int test_any(struct call *call, int count, MPI_Request requests[], int *index, int *done,
+                    MPI_Status *status) {
+    bool any = false;
+    *done = 0;
+    for (int i = 0; i < count; i++) {
+        struct op was;
+        MPI_Status own;
+        if (!is_open(requests[i]))
+            continue;
+        any = true;
+        const int err = scope_test(&requests[i], done, &own, &was);
+        if (*done) {
+            *index = i;
+            scope_event_of(call, &was);
+            scope_copy_status(status, &own);
+            return err;
+        }
+    }
+    if (!any) {
+        MPI_Request none = MPI_REQUEST_NULL;
+        *index = MPI_UNDEFINED;
+        return PMPI_Test(&none, done, status); /* for its empty status */
+    }
+    return MPI_SUCCESS;
+}
+
+int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
+    OBSERVE(Waitany, MPI_COMM_WORLD, PMPI_Waitany(count, requests, index, status))
+    int done = 0, err;
+    call.requests = requests;
+    call.n_requests = count;
+    call.mode = ANY;
+    for (;;) {
+        err = test_any(&call, count, requests, index, &done, status);
+        if (done || err)
+            break;
+        err = scope_pause(&call);
+        if (err) {
+            *index = MPI_UNDEFINED;
+            scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);
+            break;
+        }
+    }
+    return scope_end(&call, c, err);
+}
+
+int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
+    OBSERVE(Testany, MPI_COMM_WORLD, PMPI_Testany(count, requests, index, flag, status))
+    *index = MPI_UNDEFINED;
+    const int err = test_any(&call, count, requests, index, flag, status);
+    call.requests = requests;
+    call.n_requests = count;
+    if (*index != MPI_UNDEFINED || !*flag)
+        scope_tested(&call, *flag);
+    return scope_end(&call, c, err);
+}
+
+/* One pass: completes all that are ready. */
+static int test_some(struct call *call, int count, MPI_Request requests[], int *ready,
+                     int indices[], MPI_Status statuses[]) {
+    bool any = false;
+    int err = MPI_SUCCESS;
+    *ready = 0;
+    for (int i = 0; i < count; i++) {
+        struct op was;
+        MPI_Status own;
+        int done = 0;
+        if (!is_open(requests[i]))
+            continue;
+        any = true;
+        const int failed = scope_test(&requests[i], &done, &own, &was);
+        if (!done)
+            continue;
+        indices[*ready] = i;
+        if (statuses != MPI_STATUSES_IGNORE)
+            scope_copy_status(&statuses[*ready], &own);
+        status_error(&err, statuses, *ready, failed);
+        scope_event_of(call, &was);
+        ++*ready;
+    }
+    if (!any)
+        *ready = MPI_UNDEFINED;
+    return err;
+}
+
+int MPI_Waitsome(int count, MPI_Request requests[], int *ready, int indices[],
+                 MPI_Status statuses[]) {
+    OBSERVE(Waitsome, MPI_COMM_WORLD, PMPI_Waitsome(count, requests, ready, indices, statuses))
+    int err;
+    call.requests = requests;
+    call.n_requests = count;
+    call.mode = ANY;
+    for (;;) {
+        err = test_some(&call, count, requests, ready, indices, statuses);
+        if (*ready != 0 || err)
+            break;
+        err = scope_pause(&call);
+        if (err) {
+            scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);
+            break;
+        }
+    }
+    return scope_end(&call, c, err);
+}
+
+int MPI_Testsome(int count, MPI_Request requests[], int *ready, int indices[],
+                 MPI_Status statuses[]) {
+    OBSERVE(Testsome, MPI_COMM_WORLD, PMPI_Testsome(count, requests, ready, indices, statuses))
+    const int err = test_some(&call, count, requests, ready, indices, statuses);
+    call.requests = requests;
+    call.n_requests = count;
+    if (*ready != MPI_UNDEFINED)
+        scope_tested(&call, *ready != 0);
+    return scope_end(&call, c, err);
+}
+
+
+/* The request stays its owner's: a test that takes nothing. */
+int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
+    OBSERVE(Request_get_status, MPI_COMM_WORLD, PMPI_Request_get_status(request, flag, status))
+    struct op *op = scope_op_find(request);
+    int err;
+    if (op && op->dead) {
+        *flag = 1;
+        err = scope.code;
+    } else if (op && op->active) {
+        MPI_Status own;
+        err = scope_peek(op, flag, &own);
+        if (*flag && !err)
+            scope_copy_status(status, &own);
+    } else {
+        err = PMPI_Request_get_status(request, flag, status);
+    }
+    call.requests = &request;
+    call.n_requests = 1;
+    if (!*flag)
+        scope_tested(&call, false);
+    return scope_end(&call, c, err);
+}
