@@ -2761,15 +2761,15 @@ one_sided.starved(
     WINDOW
     + """
 if rank == 0:
-    win.Lock(2)
-    win.Put(np.ones(1), 2)
-    win.Flush(2)
+    win.Lock(0)
+    win.Put(np.ones(1), 0)
+    win.Flush(0)
     comm.Send(np.ones(1), dest=1)
 if rank == 1:
     comm.Recv(np.zeros(1), source=0)
-    win.Lock(2)
-    win.Put(np.ones(1), 2)
-    win.Unlock(2)
+    win.Lock(0)
+    win.Put(np.ones(1), 0)
+    win.Unlock(0)
 """,
     (1,),
     why="12.5.3: an exclusive lock waits for its holder, whose cell has ended",
@@ -2809,8 +2809,9 @@ if rank < 2:
         win.Flush(3)
         if step == 0: comm.sendrecv(None, dest=1 - rank, source=1 - rank)
     for win in wins: win.Unlock(3)
+comm.Barrier()
 """,
-    (0, 1),
+    ALL,
     why="12.5.3: each holds what the other wants",
 )
 one_sided.deadlock(
@@ -2818,17 +2819,17 @@ one_sided.deadlock(
     WINDOW
     + """
 if rank == 0:
-    win.Lock(2)
-    win.Put(np.ones(1), 2)
-    win.Flush(2)
+    win.Lock(0)
+    win.Put(np.ones(1), 0)
+    win.Flush(0)
     comm.Send(np.ones(1), dest=1)
     comm.Recv(np.zeros(1), source=1)
-    win.Unlock(2)
+    win.Unlock(0)
 if rank == 1:
     comm.Recv(np.zeros(1), source=0)
-    win.Lock(2)
-    win.Put(np.ones(1), 2)
-    win.Unlock(2)
+    win.Lock(0)
+    win.Put(np.ones(1), 0)
+    win.Unlock(0)
     comm.Send(np.ones(1), dest=0)
 """,
     (0, 1),
@@ -2978,6 +2979,19 @@ if rank == 1: burn(1.0)
 comm.Barrier()
 del memory
 win.Free()
+""",
+    "rank or got[0] == -1",
+    "12.7.2: rank 1 need not call anything for it",
+)
+one_sided.right(
+    "a window of a rank whose cell has ended",
+    WINDOW
+    + """
+got = np.zeros(1)
+if rank == 0:
+    win.Lock(1)
+    win.Get(got, 1)
+    win.Unlock(1)
 """,
     "rank or got[0] == -1",
     "12.7.2: rank 1 need not call anything for it",
@@ -3803,30 +3817,30 @@ after.case(
         WINDOW
         + """
 if rank == 0:
-    win.Lock(2); win.Put(np.full(1, 4.0), 2); win.Flush(2)
+    win.Lock(0); win.Put(np.full(1, 4.0), 0); win.Flush(0)
     comm.Send(np.ones(1), dest=1)
 if rank == 1:
     comm.Recv(np.zeros(1), source=0)
-    win.Lock(2)
-    win.Put(np.full(1, 5.0), 2)
-    win.Unlock(2)
+    win.Lock(0)
+    win.Put(np.full(1, 5.0), 0)
+    win.Unlock(0)
 """,
         "starved",
         (1,),
     ),
     Cell(
         """
-if rank == 0: win.Unlock(2)
+if rank == 0: win.Unlock(0)
 comm.Barrier()
 if rank == 3:
-    win.Lock(2); win.Accumulate(np.ones(1), 2); win.Unlock(2)
+    win.Lock(0); win.Accumulate(np.ones(1), 0); win.Unlock(0)
 comm.Barrier()
 got = memory[0]
 comm.Barrier()
 del memory
 win.Free()
 """,
-        check="rank != 2 or got == 5",
+        check="rank or got == 5",
     ),
 )
 after.case(
