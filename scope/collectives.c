@@ -152,6 +152,8 @@ static int end_blocking(struct call *call, struct comm *c, int err, MPI_Request 
     call->silent = true; /* the shadow returns its errors */
     if (!err)
         err = wait_collective(call, c, request);
+    if (err && err != scope.code)
+        err = scope_second_opinion(call, err);
     scope_event(call, c, root == NO_ROOT ? ANY_PEER : c->world[root], ANY_LABEL, bytes, 0);
     return scope_end(call, c, err);
 }
@@ -396,16 +398,46 @@ int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {
 
 /* ---- ending what is stuck ---- */
 
+/* Is all known that scope_join needs? */
+bool scope_can_join(const struct comm *c, const struct record *p) {
+    switch (p->name) {
+    case CALL_Barrier:
+    case CALL_Ibarrier:
+        return !c->remote;
+    case CALL_Bcast:
+    case CALL_Ibcast:
+    case CALL_Reduce:
+    case CALL_Ireduce:
+    case CALL_Allreduce:
+    case CALL_Iallreduce:
+    case CALL_Scan:
+    case CALL_Iscan:
+    case CALL_Exscan:
+    case CALL_Iexscan:
+    case CALL_Reduce_scatter_block:
+    case CALL_Ireduce_scatter_block:
+    case CALL_Gather:
+    case CALL_Igather:
+    case CALL_Scatter:
+    case CALL_Iscatter:
+    case CALL_Allgather:
+    case CALL_Iallgather:
+    case CALL_Alltoall:
+    case CALL_Ialltoall:
+        return !c->remote && p->count >= 0 && p->type >= 0 && p->waiter != OWN_OPERATION;
+    default:
+        return false;
+    }
+}
+
 /* This rank takes part, with memory of its own (`scrap`, for the caller to free), in a collective
  * that others have entered and it has not: so it ends on all. An error: it cannot be done. */
 int scope_join(struct comm *c, const struct record *p, MPI_Request *request, void **scrap) {
     *scrap = NULL;
-    if (c->remote)
+    if (!scope_can_join(c, p))
         return MPI_ERR_OTHER;
     if (p->name == CALL_Barrier || p->name == CALL_Ibarrier)
         return PMPI_Ibarrier(c->shadow, request);
-    if (p->count < 0 || p->type < 0 || p->waiter == OWN_OPERATION)
-        return MPI_ERR_OTHER;
     const int count = p->count, root = p->tag;
     const MPI_Datatype type = TYPES[p->type];
     const MPI_Op op = p->waiter >= 0 ? OPERATIONS[p->waiter].op : MPI_OP_NULL;

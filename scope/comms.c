@@ -157,7 +157,11 @@ static struct comm *describe(MPI_Comm handle) {
         memcpy(world, own, (size_t)n * sizeof *own);
         if (remote)
             memcpy(world + n, others, (size_t)remote * sizeof *others);
-        *c = (struct comm){.handle = handle, .world = world, .size = n, .remote = remote};
+        *c = (struct comm){.handle = handle,
+                           .world = world,
+                           .size = n,
+                           .remote = remote,
+                           .hidden = MPI_KEYVAL_INVALID};
         PMPI_Comm_rank(handle, &c->rank);
     } else {
         free(world);
@@ -223,7 +227,8 @@ struct comm *scope_meeting(int number, const int *world, int n) {
                            .shadow = MPI_COMM_NULL,
                            .number = number,
                            .size = n,
-                           .world = copy};
+                           .world = copy,
+                           .hidden = MPI_KEYVAL_INVALID};
         if (keep(c))
             return c;
     }
@@ -253,10 +258,38 @@ static int make_known(int err, MPI_Comm made) {
     return scope_comm_add(made);
 }
 
+static void note_hidden(const struct call *call, struct comm *c) {
+    if (call->name == CALL_Comm_dup && call->thread->attributed == c->handle)
+        c->hidden = call->thread->keyval;
+    call->thread->attributed = MPI_COMM_NULL;
+}
+
+void scope_unhide(void) {
+    for (;;) {
+        MPI_Comm comm = MPI_COMM_NULL;
+        int keyval = MPI_KEYVAL_INVALID;
+        scope_lock();
+        for (int i = 0; i < scope.n_comms && comm == MPI_COMM_NULL; i++) {
+            struct comm *c = scope.comms[i];
+            if (c->hidden != MPI_KEYVAL_INVALID && c->handle != MPI_COMM_NULL) {
+                comm = c->handle;
+                keyval = c->hidden;
+                c->hidden = MPI_KEYVAL_INVALID;
+            }
+        }
+        scope.unhide = comm != MPI_COMM_NULL;
+        scope_unlock();
+        if (comm == MPI_COMM_NULL)
+            return;
+        PMPI_Comm_delete_attr(comm, keyval);
+    }
+}
+
 #define CREATE(name, DETAIL, PARAMETERS, made, ...)                                              \
     int MPI_##name(STRIP PARAMETERS) {                                                           \
         OBSERVE(name, comm, PMPI_##name(__VA_ARGS__))                                            \
         scope_enter(c, CALL_##name, NO_ROOT)->detail = DETAIL;                                   \
+        note_hidden(&call, c);                                                                   \
         int err = scope_gate(&call, c);                                                          \
         if (!err) {                                                                              \
             scope_step_out(&call);                                                               \
@@ -424,8 +457,9 @@ int MPI_Comm_create_from_group(MPI_Group group, const char *tag, MPI_Info info,
         err = scope_gate(&call, place);
     }
     if (!err) {
-        scope_step_out(&call);
+        /* with the lock: Open MPI (5.0) does not bear another thread in MPI meanwhile */
         err = PMPI_Comm_create_from_group(group, tag, info, handler, made);
+        scope_step_out(&call);
         err = make_known(err, err ? MPI_COMM_NULL : *made);
         scope_step_in(&call);
     }

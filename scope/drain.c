@@ -11,6 +11,7 @@
 #define _GNU_SOURCE
 #include "scope.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -142,25 +143,46 @@ static bool has_begun(const struct report *report, int comm, int index) {
     return entered && entered->index >= index; /* compared, so that all had entered it */
 }
 
-/* The collective as somebody began it; NULL: nobody has, or they are unlike. */
-static const struct record *begun_as(const struct report *reports, const struct comm *c,
-                                     int index) {
+/* The collective as somebody began it; NULL: nobody has, or it cannot be ended for those who have
+ * not: they are unlike, or what is needed for it is not known. */
+static const struct record *begun_as(const struct report *reports, const struct comm *c, int index,
+                                     bool *hopeless) {
     const struct record *found = NULL;
+    bool all = true;
+    *hopeless = false;
     for (int m = 0; m < c->size + c->remote; m++) {
-        const struct record *p = scope_place(&reports[c->world[m]], c->number, index);
-        if (p && found && !scope_alike(p, found))
-            return NULL;
+        const struct report *report = &reports[c->world[m]];
+        const struct record *p = scope_place(report, c->number, index);
+        *hopeless = *hopeless || (p && found && !scope_alike(p, found));
         if (p && p->kind == 1 && (!found || found->count < 0))
             found = p;
+        all = all && has_begun(report, c->number, index);
     }
+    *hopeless = *hopeless || (found && !all && !scope_can_join(c, found));
     return found;
 }
 
-static bool all_began(const struct report *reports, const struct comm *c, int index) {
-    for (int m = 0; m < c->size + c->remote; m++)
-        if (!has_begun(&reports[c->world[m]], c->number, index))
-            return false;
-    return true;
+/* The first collective on c, of those not yet compared, that cannot be brought to its end, nor can
+ * any after it; the same on all ranks. */
+static int first_hopeless(const struct report *reports, const struct comm *c) {
+    int first = INT_MAX, last = 0;
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct report *report = &reports[c->world[m]];
+        const struct record *e = scope_entered(report, c->number);
+        last = e && e->index > last ? e->index : last;
+        for (int i = 0; i < report->rows; i++) {
+            const struct record *p = &report->row[i];
+            if (p->row == PLACE && p->comm == c->number && p->index < first)
+                first = p->index;
+        }
+    }
+    for (int index = first; index <= last; index++) {
+        bool hopeless;
+        begun_as(reports, c, index, &hopeless);
+        if (hopeless)
+            return index;
+    }
+    return INT_MAX;
 }
 
 /* A collective this rank takes part in for the others' sake. */
@@ -171,6 +193,7 @@ struct joined {
 
 /* Those that others have begun on c and this rank has not, in order. Returns how many. */
 static int join_all(const struct report *reports, struct comm *c, struct joined *joined, int room) {
+    const int hopeless = first_hopeless(reports, c);
     int last = 0, n = 0;
     for (int m = 0; m < c->size; m++) {
         const struct record *e = scope_entered(&reports[c->world[m]], c->number);
@@ -178,19 +201,24 @@ static int join_all(const struct report *reports, struct comm *c, struct joined 
     }
     const struct record *mine = scope_entered(&reports[scope.rank], c->number);
     const int first = mine && c->places > 0 ? c->place[0].index : mine ? mine->index + 1 : last + 1;
-    for (int index = first; index <= last && n < room; index++) {
-        if (has_begun(&reports[scope.rank], c->number, index))
-            continue;
-        const struct record *p = begun_as(reports, c, index);
-        if (!p)
-            continue;
-        if (scope_join(c, p, &joined[n].request, &joined[n].scrap) != MPI_SUCCESS) {
+    for (int index = first; index <= last && index < hopeless && n < room; index++) {
+        bool unused;
+        const struct record *p = has_begun(&reports[scope.rank], c->number, index)
+                                     ? NULL
+                                     : begun_as(reports, c, index, &unused);
+        if (p && scope_join(c, p, &joined[n].request, &joined[n].scrap) == MPI_SUCCESS)
+            n++;
+        else if (p)
             free(joined[n].scrap);
-            break;
-        }
-        n++;
     }
     return n;
+}
+
+static bool all_began(const struct report *reports, const struct comm *c, int index) {
+    for (int m = 0; m < c->size + c->remote; m++)
+        if (!has_begun(&reports[c->world[m]], c->number, index))
+            return false;
+    return true;
 }
 
 /* One look at all collectives of the program; false: some that can end have not. */
@@ -202,14 +230,14 @@ static bool look(const struct report *reports) {
         if (!op->active || op->counted || op->kind != COLLECTIVE || op->dead)
             continue;
         const bool certain = all_began(reports, op->comm, op->index);
-        if (!certain && (op->persistent || !begun_as(reports, op->comm, op->index)))
+        if (op->index >= first_hopeless(reports, op->comm) || (op->persistent && !certain))
             continue;
-        scope_peek(op, &done, &status);
-        if (done) {
+        const int err = scope_peek(op, &done, &status);
+        if (done && !err) {
             scope_op_complete(op, &status);
             op->dead = !certain; /* some have only stood in */
         }
-        all = all && done;
+        all = all && (done || err);
     }
     return all;
 }
@@ -427,6 +455,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
         }
     }
     scope.generation++;
+    scope.unhide = true;
     scope.raise = scope.busy;
     scope.broken = scope.busy;
     atomic_store(&scope.stop, NO_STOP);

@@ -138,6 +138,16 @@ static struct mismatch find_mismatch(int n, const struct report *reports) {
     return found;
 }
 
+static bool hangs_in(const struct report *report, const struct mismatch *mismatch) {
+    for (int i = 0; i < report->rows; i++) {
+        const struct record *r = &report->row[i];
+        if (r->row == NEEDS && r->kind == COLLECTIVE && r->comm == mismatch->comm &&
+            r->index == mismatch->index)
+            return true;
+    }
+    return false;
+}
+
 /* ---- can a need be met? ---- */
 
 /* `target`, where given, learns of those who would have to help and cannot. */
@@ -354,7 +364,7 @@ void scope_judge(int n, const struct report *reports, const long long *before,
     if (verdict->mismatch.found) {
         verdict->kind = MISMATCH;
         for (int r = 0; r < n; r++) {
-            verdict->is_stuck[r] = waits(&w, r);
+            verdict->is_stuck[r] = hangs_in(&reports[r], &verdict->mismatch);
             verdict->stuck += verdict->is_stuck[r];
         }
     } else if (w.free && left) {

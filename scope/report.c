@@ -275,14 +275,16 @@ static void say_members(struct text *text, const struct report *report, int comm
     say(text, "]");
 }
 
-/* `all`: the reports of all ranks, or NULL: then nobody's targets are told. */
+/* `all`: the reports of all ranks, or NULL: then it is whoever is named. */
 static void say_targets(struct text *text, const struct report *all, int rank,
                         const struct record *need) {
-    bool *target = all ? calloc((size_t)scope.size, sizeof *target) : NULL;
+    bool *target = calloc((size_t)scope.size + 1, sizeof *target);
     const char *comma = "";
     say(text, "[");
-    if (target)
+    if (target && all)
         scope_targets(scope.size, all, rank, need, target);
+    else if (target && need->peer >= 0 && need->peer < scope.size)
+        target[need->peer] = true;
     for (int r = 0; target && r < scope.size; r++) {
         if (target[r]) {
             say(text, "%s%d", comma, r);
@@ -460,8 +462,8 @@ char *scope_state(void) {
         scope_report(&report);
     const bool fresh = ready && report.epoch == scope.verdict_epoch;
     const struct verdict none = {.kind = RUNNING}, *verdict = fresh ? &scope.verdict : &none;
-    say_report(&text, &report, NULL);
-    say(&text, ",\"unjudged\":[");
+    say_report(&text, &report, scope.last);
+    say(&text, ",\"stop\":%d,\"unjudged\":[", atomic_load(&scope.stop));
     for (int i = 0; i < scope.n_unjudged; i++)
         say(&text, "%s\"%s\"", i ? "," : "", scope.unjudged[i]);
     say(&text, "],\"on\":%s,\"types\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",

@@ -243,11 +243,9 @@ static bool hold_round(void) {
         else
             kind = RUNNING;
     }
-    if (stop != NO_STOP) { /* asked for in vain: someone may have come to help since */
-        int asked = stop;
-        if (stop != STOP_USER)
-            atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
-    }
+    int asked = stop; /* in vain: someone may have come to help since, or nothing was to be cleared */
+    if (kind == RUNNING && stop != NO_STOP)
+        atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
     if (kind == RUNNING) {
         scope_settle_counts(reports);
         scope_compared(reports);
@@ -266,7 +264,10 @@ static bool hold_round(void) {
         pthread_cond_broadcast(&scope.settled);
         scope_unlock();
     }
-    scope_free_reports(reports);
+    scope_lock();
+    scope_free_reports(scope.last);
+    scope.last = reports;
+    scope_unlock();
     free(left);
     return ending < scope.size;
 }
@@ -278,13 +279,19 @@ static bool many_places(void) {
     return false;
 }
 
+static struct timespec in(double seconds) {
+    struct timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    t.tv_sec += (time_t)seconds;
+    t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
 /* Waits for the bell, or for a tick, with the lock. */
 static void wait_for_bell(double seconds) {
-    struct timespec until;
-    clock_gettime(CLOCK_MONOTONIC, &until);
-    until.tv_nsec += (long)(seconds * 1e9);
-    until.tv_sec += until.tv_nsec / 1000000000;
-    until.tv_nsec %= 1000000000;
+    const struct timespec until = in(seconds);
     pthread_cond_timedwait(&scope.bell, &scope.lock, &until);
 }
 
@@ -311,7 +318,7 @@ static void *watch(void *unused) {
         }
         const bool waits = scope_any_waits(now - patience) || scope.ending || scope_any_polls();
         const bool full = (scope.n_counts > MANY_COUNTS || many_places()) && now >= next_sweep;
-        const bool asks = atomic_load(&scope.stop) || scope.settling || full ||
+        const bool asks = atomic_load(&scope.stop) || scope.settling || scope.doubting || full ||
                           (waits && now >= next);
         const bool asked = woken();
         if (!asks && !asked)
@@ -401,6 +408,8 @@ void scope_finish(void) {
         scope_comm_remove(scope.comms[0]);
     }
     scope_finish_tokens();
+    scope_free_reports(scope.last);
+    scope.last = NULL;
     PMPI_Comm_free(&scope.private);
     free(scope.verdict.is_stuck);
     scope.verdict.is_stuck = NULL;
@@ -431,9 +440,7 @@ char *scope_settle(double limit) {
     scope_lock();
     if (atomic_load(&scope.ready) && atomic_load(&scope.on) && !scope.broken && unsettled()) {
         const int before = scope.settlings;
-        struct timespec until;
-        clock_gettime(CLOCK_MONOTONIC, &until);
-        until.tv_sec += (time_t)limit + 1;
+        const struct timespec until = in(limit);
         scope.settling = true;
         scope.epoch++;
         pthread_cond_signal(&scope.bell);

@@ -160,6 +160,7 @@ struct comm {
     int places, room;
     uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
     int hashed;
+    int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
 };
 
@@ -205,6 +206,8 @@ struct thread {
     long long window, tests, tests_seen;
     double start, last, gap; /* its last test, its longest time without one */
     double cpu_seen, wall_seen, cpu_per_test, cpu_share;
+    MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
+    int keyval;
     int call, requests;
     bool mixed;   /* the loop does not repeat one call on the same requests */
     bool unknown; /* among them is one that the scope knows nothing of */
@@ -222,8 +225,9 @@ struct scope {
     bool busy, raise, ending, over, crowded;
     bool broken, delivered; /* in this cell: a break, and a call that raised it */
     bool did;               /* communicated in this cell */
-    bool settling;
-    int settlings; /* rounds held while it was */
+    bool unhide;            /* what libraries keep in attributes may be out of step */
+    bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
+    int settlings;           /* rounds held while it was settling */
     int cell;
     struct thread *threads;
     atomic_int helpers; /* threads of the program that have not called MPI yet */
@@ -255,7 +259,8 @@ struct scope {
     long long n_events;
 
     int generation, round;
-    struct verdict verdict;  /* of the last round */
+    struct report *last;     /* the reports of the last round */
+    struct verdict verdict;  /* what came of them */
     long long verdict_epoch; /* this rank's epoch in it */
     char *told; /* the last break as text for Python */
     char *leftover; /* messages that this rank is to speak of */
@@ -317,6 +322,9 @@ void scope_event(const struct call *call, const struct comm *comm, int peer, int
                  long long bytes, long long request);
 /* Between two polls of a call that waits: MPI_SUCCESS to poll again, else leave with that code. */
 int scope_pause(struct call *call);
+/* An error of the library's in a collective may come of one unlike it elsewhere: waits for rounds
+ * that would say so. Returns scope.code if one did, else the error. */
+int scope_second_opinion(struct call *call, int err);
 void scope_tested(const struct call *call, bool success);
 bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing else? */
 bool scope_any_polls(void);
@@ -366,6 +374,7 @@ long long scope_received(const MPI_Status *status); /* bytes, 0 where it does no
 enum { NO_ROOT = -1, NO_OPERATION = -1 };
 /* This rank enters the next collective of the communicator. */
 struct record *scope_enter(struct comm *c, int name, int root);
+bool scope_can_join(const struct comm *c, const struct record *place);
 int scope_join(struct comm *c, const struct record *place, MPI_Request *request, void **scrap);
 uint64_t scope_mix_place(uint64_t hash, const struct record *place);
 void scope_hash_last(struct comm *c);
@@ -387,6 +396,7 @@ struct comm *scope_meeting(int number, const int *world, int n);
 int scope_hash(int a, int b); /* a number for such a place, below all of communicators */
 bool scope_world_ranks(MPI_Group group, int **world, int *n);
 void scope_forget_comms(void);
+void scope_unhide(void); /* not under the lock: the library calls back */
 
 /* gate.c: waits until all members of `c` have come to the collective it has entered last, with all
  * of them alike so far. Leaves with scope.code; once through, nobody is left behind. */

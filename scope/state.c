@@ -61,6 +61,7 @@ static struct thread *thread_begins(void) {
     struct thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         return NULL;
+    thread->attributed = MPI_COMM_NULL;
     pthread_getcpuclockid(pthread_self(), &thread->clock);
     thread->next = scope.threads;
     scope.threads = thread;
@@ -107,6 +108,8 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         PMPI_Comm_call_errhandler((*c)->handle, scope.code);
         return LEAVE;
     }
+    if (name != CALL_Comm_dup)
+        own->attributed = MPI_COMM_NULL;
     own->depth++;
     scope.in_flight = true; /* until a round says otherwise */
     if (!is_test(name)) {
@@ -185,6 +188,19 @@ int scope_pause(struct call *call) {
     call->thread->waiting = NULL;
     call->left = true;
     return scope.code;
+}
+
+int scope_second_opinion(struct call *call, int err) {
+    static const double limit = 0.5;
+    const int round = scope.round;
+    const double start = scope_now();
+    scope.doubting = true;
+    pthread_cond_signal(&scope.bell);
+    while (scope.round < round + 3 && scope_now() - start < limit)
+        if (scope_pause(call) != MPI_SUCCESS)
+            err = scope.code;
+    scope.doubting = false;
+    return err;
 }
 
 void scope_step_out(struct call *call) {
@@ -304,6 +320,19 @@ void scope_watch_tests(double now) {
     }
 }
 
+/* ---- attributes ---- */
+
+/* mpi4py keeps a duplicate of a communicator, and a count of tags, in an attribute of it, for its
+ * reductions of objects. Where ranks are left out of step, so are these, for good: the attribute is
+ * known by what follows it, and is deleted after a break. */
+int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void *value) {
+    if (own && own->depth == 0) {
+        own->attributed = comm;
+        own->keyval = keyval;
+    }
+    return PMPI_Comm_set_attr(comm, keyval, value);
+}
+
 /* ---- begin ---- */
 
 bool scope_tables(void) {
@@ -323,6 +352,8 @@ bool scope_tables(void) {
 /* ---- for Python (ringside.scope) ---- */
 
 void scope_busy(bool busy) {
+    if (busy && scope.unhide)
+        scope_unhide();
     scope_lock();
     scope.busy = busy;
     if (busy) {

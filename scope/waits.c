@@ -25,14 +25,14 @@ long long scope_received(const MPI_Status *status) {
 
 /* A request that a break took out: told once to whoever waits for it, then it is gone. */
 static int buried(MPI_Request *request, struct op *op) {
-    if (op->persistent) {
-        op->active = op->dead = op->counted = op->cancelled = op->peeked = false;
-        return scope.code;
-    }
-    if (op->kind != COLLECTIVE && op->counted) {
+    if (op->counted) { /* complete, only that nobody should take it for so */
         MPI_Status status;
         int done = 0;
         PMPI_Test(request, &done, &status);
+    }
+    if (op->persistent) {
+        op->active = op->dead = op->counted = op->cancelled = op->peeked = false;
+        return scope.code;
     }
     scope_op_remove(op);
     *request = MPI_REQUEST_NULL;

@@ -13,7 +13,7 @@ from collections import namedtuple
 from pathlib import Path
 
 import pytest
-from ipyparallel import CompositeError, interactive
+from ipyparallel import CompositeError, RemoteError, interactive
 from jupyter_client.manager import KernelManager
 
 import ringside
@@ -125,6 +125,32 @@ def test_a_second_notebook_with_another_n_replaces_the_ranks(cluster, view, ipyt
         view.execute("rank")
     assert view.apply_sync(os.getpid) == json.loads(out)["pids"]
     assert cluster.n == 2
+
+
+def test_a_controller_that_answers_late_is_waited_for(cluster, ipython_directory):
+    """On a loaded machine; the second notebook used to end the first one's ranks."""
+    before, controller = pids(cluster), cluster.client.request("status")["controller"]
+    other = run_python(ATTACH, ipython_directory, "4")
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        time.sleep(6)
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    out, err = other.communicate(timeout=LIMIT)
+    assert other.returncode == 0, err
+    assert json.loads(out)["pids"] == before == pids(cluster)
+
+
+def test_a_controller_that_does_not_answer_is_left_alone(cluster, ipython_directory):
+    before, controller = pids(cluster), cluster.client.request("status")["controller"]
+    os.kill(controller, signal.SIGSTOP)
+    try:
+        code = "import ringside; ringside.start(4, timeout=1)"
+        _, err = run_python(code, ipython_directory).communicate(timeout=LIMIT)
+    finally:
+        os.kill(controller, signal.SIGCONT)
+    assert "does not answer" in err
+    assert pids(cluster) == before
 
 
 def test_two_notebooks_that_start_at_once_share_one_cluster(tmp_path):
@@ -330,6 +356,28 @@ def test_the_python_error_that_left_others_waiting_comes_first(view):
     assert [error[:3] for error in caught.value.errors] == [(2, "ValueError", "no such halo")]
 
 
+def test_what_was_cleared_is_said_within_the_error(view, monkeypatch):
+    monkeypatch.setattr(client.Client, "_tidy", lambda self: "Ringside: all is in order again")
+    with pytest.raises(CompositeError) as caught:
+        view.execute("1 / 0")
+    assert caught.value.render_traceback()[-1] == "Ringside: all is in order again"
+    with pytest.raises(RemoteError) as caught:
+        view.client[1].execute("1 / 0", block=True)
+    assert caught.value.render_traceback()[-1] == "Ringside: all is in order again"
+    with pytest.raises(ringside.Deadlock, match=r"Ringside: all is in order again$"):
+        view.execute("if rank != 2: comm.barrier()")
+
+
+def test_an_error_is_told_once(view):
+    result = view.execute("1 / 0", block=False)
+    errors = []
+    for _ in range(2):
+        with pytest.raises(CompositeError) as caught:
+            result.get()
+        errors.append(caught.value)
+    assert errors[0] is errors[1]
+
+
 def test_errors_of_python_alone_are_left_as_they_are(view):
     with pytest.raises(CompositeError, match="division by zero"):
         view.execute("1 / 0")
@@ -375,6 +423,45 @@ def test_interrupt_frees_a_stuck_rank(cluster, view):
 
 
 @pytest.mark.parametrize(
+    ("seconds", "error"),
+    [
+        *((seconds, ValueError) for seconds in (0, -1.5, float("nan"), float("inf"))),
+        *((seconds, TypeError) for seconds in (True, "20", None)),
+    ],
+)
+def test_quiet_is_a_number_above_zero(cluster, seconds, error):
+    with pytest.raises(error, match="seconds is a number"):
+        cluster.quiet(seconds)
+    cluster.quiet(30)
+
+
+COUNTED = """
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from ringside import scope
+seen, count = [], scope.thread
+scope.thread = seen.append
+thread = threading.Thread(target=lambda: seen.append("ran"))
+thread.start()
+thread.join()
+with ThreadPoolExecutor(1) as pool:
+    # A thread that a counted one starts counts as well.
+    pool.submit(lambda: threading.Timer(0, seen.append, ["timer"]).start())
+while threading.active_count() > before:
+    time.sleep(0.01)
+scope.thread = count
+"""
+
+
+def test_threads_of_a_cell_are_counted(cluster, view):
+    view.execute("import threading; before = threading.active_count()")
+    view.execute(COUNTED)
+    for seen in view["seen"]:
+        assert seen[:3] == [1, "ran", -1]
+        assert sorted(map(str, seen[3:])) == sorted(["1", "1", "timer", "-1", "-1"])
+
+
+@pytest.mark.parametrize(
     "code",
     ["while True: pass", "time.sleep(60)", "comm.barrier() if rank else time.sleep(60)"],
 )
@@ -391,31 +478,78 @@ def test_ctrl_c_ends_a_cell_with_one_error(cluster, view, code):
 
 STATES = {
     "idle": {"state": "idle", "verdict": {"kind": "running", "round": 4, "ranks": []}},
+    "knows": {"state": "idle", "verdict": {"kind": "starved", "round": 4, "ranks": [1, 2]}},
     "busy": {"state": "computing", "verdict": {"kind": "running", "round": 4, "ranks": []}},
-    "stuck": {"state": "blocked", "verdict": {"kind": "starved", "round": 4, "ranks": [1]}},
-    "next": {"state": "blocked", "verdict": {"kind": "starved", "round": 5, "ranks": [1]}},
-    "old": {"state": "blocked", "verdict": {"kind": "starved", "round": 1, "ranks": [1]}},
+    "stuck": {"state": "blocked", "verdict": {"kind": "starved", "round": 4, "ranks": [1, 2]}},
+    "next": {"state": "blocked", "verdict": {"kind": "starved", "round": 5, "ranks": [1, 2]}},
+    "old": {"state": "idle", "verdict": {"kind": "starved", "round": 1, "ranks": [1, 2]}},
     "served": {"state": "blocked", "verdict": {"kind": "running", "round": 4, "ranks": []}},
 }
 
 
 @pytest.mark.parametrize(
-    ("names", "waited", "outstanding", "answer"),
+    ("names", "waited", "working", "answer"),
     [
-        ("idle stuck", {1}, {1}, True),
+        ("idle stuck stuck", {1, 2}, {1, 2}, True),
         ("idle stuck next", {1, 2}, {1, 2}, True),
-        ("idle stuck old", {1, 2}, {1, 2}, False),
-        ("idle stuck", {1}, {0, 1}, False),
-        ("idle stuck", {0}, {1}, False),
-        ("idle stuck", set(), {1}, False),
-        ("idle served", {1}, {1}, False),
-        ("busy stuck", {0, 1}, {0, 1}, False),
+        ("idle stuck silent", {1, 2}, {1, 2}, True),
+        ("knows silent silent", {1, 2}, {1, 2}, True),
+        ("idle silent silent", {1, 2}, {1, 2}, False),
+        ("silent silent silent", {1, 2}, {1, 2}, False),
+        ("old silent silent idle", {1, 2}, {1, 2}, False),
+        ("knows served silent", {1, 2}, {1, 2}, False),
+        ("idle stuck stuck", {1}, {0, 1}, False),
+        ("silent stuck stuck", {1}, {0, 1}, False),
+        ("busy stuck stuck", {1}, {0, 1}, True),
+        ("idle stuck stuck", {0, 1}, {1, 2}, False),
+        ("idle stuck stuck", set(), {1}, False),
     ],
 )
-def test_starved(names, waited, outstanding, answer):
-    states = {rank: STATES[name] for rank, name in enumerate(names.split())}
-    assert client.starved(states, waited, outstanding) is answer
-    assert not client.starved(states | {9: None}, waited, outstanding)
+def test_starved(names, waited, working, answer):
+    states = {rank: STATES[name] for rank, name in enumerate(names.split()) if name != "silent"}
+    assert client.starved(states, waited, working) is answer
+
+
+HOLDING = """
+# MPI_Recv as mpi4py calls some others: Python stays held, so nothing can answer for this rank
+from ringside import kernels
+library = ctypes.PyDLL(str(kernels.directory() / "libscope.so"))
+def handle(thing):
+    kind = ctypes.c_void_p if MPI._sizeof(thing) == 8 else ctypes.c_int
+    return kind.from_address(MPI._addressof(thing))
+def held_receive(source):
+    room, ignored = ctypes.create_string_buffer(8), ctypes.c_void_p()
+    status = ctypes.create_string_buffer(64)
+    code = library.MPI_Recv(room, 8, handle(MPI.BYTE), source, 0, handle(comm), status)
+    if code:
+        raise MPI.Exception(code)
+"""
+
+
+def test_ranks_whose_python_is_held_are_freed(cluster, view):
+    view.execute(HOLDING)
+    for code, kind in (
+        ("if rank: held_receive(source=0)", "starved"),
+        ("held_receive(source=(rank + 1) % size)", "deadlock"),
+    ):
+        begun = time.monotonic()
+        with pytest.raises(ringside.Deadlock) as caught:
+            view.execute(code)
+        assert time.monotonic() - begun < 5
+        assert caught.value.verdict.kind == kind
+
+
+def test_a_rank_whose_python_is_held_is_interrupted(cluster, view):
+    view.execute(HOLDING)
+    waiting = cluster.client[2].execute("held_receive(source=0)", block=False)
+    assert wait_for(
+        lambda: 2 not in cluster.client.ask("state", enough=lambda found: len(found) == 4), 5
+    )
+    with pytest.raises(ringside.cluster.ClusterError, match="rank 2 does not answer"):
+        cluster.states()
+    cluster.interrupt()
+    with pytest.raises(ringside.Stopped):
+        waiting.get(timeout=10)
 
 
 # ---------------------------------------------------------------- deaths
@@ -490,11 +624,11 @@ def test_restart_keeps_client_and_view(cluster, view):
 class Notebook:
     """A kernel as JupyterLab runs it."""
 
-    def __init__(self, directory: Path):
+    def __init__(self, directory: Path, alone: bool):
         self.manager = KernelManager()
-        self.manager.start_kernel(
-            env=os.environ | {"IPYTHONDIR": str(directory), "IPP_NONINTERACTIVE": "1"}
-        )
+        environment = os.environ | {"IPYTHONDIR": str(directory)}
+        environment["IPP_NONINTERACTIVE"] = "1" if alone else ""
+        self.manager.start_kernel(env=environment)
         self.client = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=LIMIT)
@@ -527,22 +661,39 @@ class Notebook:
         self.manager.shutdown_kernel(now=True)
 
 
-@pytest.fixture
-def notebook(tmp_path):
-    """A notebook with a cluster of 4 ranks of its own; killed at the end, nothing may be left."""
-    notebook = Notebook(tmp_path)
+@pytest.fixture(params=["alone", "with a person"])
+def notebook(request, tmp_path):
+    """A notebook with a cluster of 4 ranks of its own; killed at the end, nothing may be left.
+
+    As nbval runs it, and as a person does: then output is streamed, and after 2 s of waiting a
+    progress bar is shown, which waits in slices.
+    """
+    notebook = Notebook(tmp_path, alone=request.param == "alone")
     try:
         out = notebook.run("import ringside; cluster = ringside.start(4); cluster._info()")
         assert out[-1]["msg_type"] == "execute_result", out
+        notebook.run("%%px\n" + SETUP)
         yield notebook
     finally:
         notebook.close()
         assert wait_for(lambda: not list((tmp_path / "profile_ringside").glob("cluster-*/")), 8)
 
 
-def test_in_a_notebook(notebook):
-    assert notebook.run("%%px\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD") == []
+def names_of_errors(out: list[dict]) -> list[str]:
+    return [one["content"]["ename"] for one in out if one["msg_type"] == "error"]
 
+
+def shown(out: list[dict]) -> str:
+    """All text a person sees beneath the cell."""
+    parts = []
+    for one in out:
+        content = one["content"]
+        parts.append(content.get("text") or "\n".join(content.get("traceback", ())))
+        parts.append(content.get("data", {}).get("text/plain", ""))
+    return "\n".join(parts)
+
+
+def test_in_a_notebook(notebook):
     for stream in ("--stream", "--no-stream"):
         out = notebook.run(f"%%px {stream}\ncomm.recv(source=(comm.rank + 1) % comm.size)")
         errors = [one for one in out if one["msg_type"] == "error"]
@@ -553,13 +704,67 @@ def test_in_a_notebook(notebook):
         assert "image/png" in beneath[0]["content"]["data"]
         assert not any("Ringside:" in str(one["content"]) for one in out)
 
-    begun = time.monotonic()
-    out = notebook.run("%%px\nif comm.rank == 1: comm.recv(source=0)\nelse:\n while 1: pass", 3.0)
-    assert time.monotonic() - begun < 12
-    assert [one["content"]["ename"] for one in out if one["msg_type"] == "error"] == ["Stopped"]
-
     out = notebook.run("%%px --targets 2\nprint(comm.rank)")
-    assert "2" in "".join(one["content"].get("text", "") for one in out)
+    assert "2" in shown(out)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "if rank == 1: comm.recv(source=0)\nwhile True: pass",
+        "if rank == 1: held_receive(source=0)\nwhile True: pass",
+        "try: time.sleep(60)\nfinally: time.sleep(2)",  # leaves late
+    ],
+)
+def test_stop_in_a_notebook(notebook, code):
+    notebook.run("%%px\n" + HOLDING)
+    begun = time.monotonic()
+    out = notebook.run(f"%%px\nprint('before')\n{code}", 3.0)
+    assert time.monotonic() - begun < 12
+    assert names_of_errors(out) == ["Stopped"], shown(out)
+    assert "before" in shown(out)
+
+
+def test_a_rank_that_fails_late_leaves_no_cell_hanging(notebook):
+    out = notebook.run("%%px\nif rank == 1:\n    time.sleep(4)\n    1 / 0\ncomm.Barrier()")
+    assert names_of_errors(out) == ["Deadlock"], shown(out)
+    assert "rank 1 raised ZeroDivisionError" in shown(out)
+
+
+def test_an_error_in_finally_does_not_hide_the_verdict(notebook):
+    out = notebook.run(
+        """
+        %%px
+        own = comm.Dup()
+        try:
+            own.recv(source=(rank + 1) % size)
+        finally:
+            raise RuntimeError("of the finally")
+        """
+    )
+    assert names_of_errors(out) == ["Deadlock"], shown(out)
+    text = next(shown([one]) for one in out if one["msg_type"] == "error")
+    assert text.index("0 -> 1 -> 2 -> 3 -> 0") < text.index("rank 0 raised RuntimeError")
+
+
+def test_a_verdict_that_the_cell_caught_is_shown(notebook):
+    out = notebook.run(
+        """
+        %%px
+        try:
+            comm.recv(source=(rank + 1) % size)
+        except MPI.Exception:
+            pass
+        """
+    )
+    assert names_of_errors(out) == []
+    assert shown(out).count("0 -> 1 -> 2 -> 3 -> 0") == 1
+
+
+def test_what_c_prints_on_standard_error_is_shown(notebook):
+    """The scope says so what it does not judge."""
+    out = notebook.run("%%px --targets 1\nlibc = ctypes.CDLL(None)\nlibc.perror(b'not judged')")
+    assert "not judged" in shown(out)
 
 
 # ---------------------------------------------------------------- locks

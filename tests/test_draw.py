@@ -39,7 +39,10 @@ def need(kind, peer, tag=0, members=(0, 1, 2, 3)):
     }
 
 
-def state(rank, call="", needs=(), doing="blocked", mode="all"):
+def state(rank, call="", needs=(), doing="blocked", mode="all", stuck=()):
+    for one in needs:
+        others = [member for member in one["members"] if member != rank]
+        one["targets"] = others if one["peer"] < 0 else [one["peer"]]
     return {
         "rank": rank,
         "state": doing,
@@ -49,19 +52,20 @@ def state(rank, call="", needs=(), doing="blocked", mode="all"):
         "needs": list(needs),
         "posted": list(needs),
         "entered": {},
-        "verdict": {"kind": "running", "round": 1, "ranks": []},
+        "verdict": {"kind": "deadlock" if stuck else "running", "round": 1, "ranks": list(stuck)},
     }
 
 
 def verdict(states, edges, kind="deadlock"):
-    """Edges as triples (source, target, label)."""
+    """Edges as triples (source, target, label); their sources are stuck."""
+    ranks = tuple(sorted({edge[0] for edge in edges}))
     return waitfor.Verdict(
         kind=kind,
         cause="circle",
-        ranks=tuple(sorted({edge[0] for edge in edges})),
+        ranks=ranks,
         sentences=(),
         edges=tuple(waitfor.Edge(*edge) for edge in edges),
-        report={"states": states, "unreceived": []},
+        report={"states": states, "unreceived": [], "ranks": ranks},
     )
 
 
@@ -306,7 +310,7 @@ def test_one_of_several_is_enough(mode):
     dashed = {key for key, p in arrows(ax).items() if p.get_linestyle() != "-"}
     assert dashed == {"0 -> 1", "0 -> 2"}
     # The same wait is a deadlock once the last one who could help waits as well.
-    states[2] = state(2, "MPI_Recv", [need("recv", 0)])
+    states[2] = state(2, "MPI_Recv", [need("recv", 0)], stuck=(0, 1, 2))
     ax = draw.wait_for(states)
     assert "waits in a circle" in legend(ax)
     assert draw.text(ax).startswith("Ranks 0, 1 and 2 wait for one another")

@@ -2,10 +2,10 @@
 
 from importlib import import_module
 
-__all__ = ["Deadlock", "RankDied", "Stopped", "start"]
+__all__ = ["Deadlock", "Mismatch", "RankDied", "Stopped", "Suspected", "start"]
 
 # Engines import this package too and must start quickly: nothing heavy is imported here.
-_HOME = {"start": "cluster", "Deadlock": "errors", "RankDied": "errors", "Stopped": "errors"}
+_HOME = dict.fromkeys(__all__, "errors") | {"start": "cluster"}
 
 
 def __getattr__(name: str):

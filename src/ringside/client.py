@@ -1,14 +1,18 @@
 """ipyparallel's client for Ringside: watches blocking waits and tells their errors once.
 
-While the notebook blocks on a result, a thread asks all ranks for their state. When the ranks it
-waits for are stuck in MPI and only idle ranks could help them, nobody ever will, as the blocked
-notebook cannot start another cell: the thread asks the scope to free them.
+While the notebook blocks on a result, a thread asks the ranks for the scope's verdict. When the
+ranks it waits for are stuck in MPI and only idle ranks could help them, nobody ever will, as the
+blocked notebook cannot start another cell: the thread asks the scope to free them. A stuck rank
+may hold its Python and answer nobody; but all scopes know the same, and idle ranks do answer.
 """
 
 import re
 import signal as signals
 import threading
 import time
+from collections.abc import Callable, Collection
+from concurrent.futures import FIRST_COMPLETED
+from concurrent.futures import wait as wait_for_any
 from contextlib import contextmanager, suppress
 
 import ipyparallel as ipp
@@ -19,35 +23,49 @@ from ipyparallel.client.magics import ParallelMagics
 from ipyparallel.client.view import DirectView
 from IPython import get_ipython
 
-from ringside.errors import PREFIX, ClusterError, Deadlock, Stopped
+from ringside import waitfor
+from ringside.errors import (
+    PREFIX,
+    ClusterError,
+    Deadlock,
+    Mismatch,
+    Stopped,
+    Suspected,
+    show_notes,
+)
+from ringside.scope import Stop
 
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25
 ANSWER = 2.0  # seconds a rank's control thread gets to answer
-STOPPED = 1  # reasons given to the scope
-STARVED = 2
+SILENT = 0.3  # seconds after another's answer in which one still counts where few are enough
 LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 EXTRACT = 6  # lines of a rank's own traceback shown beside a verdict
+_ERRORS = {"mismatch": Mismatch, "suspected": Suspected, "stopped": Stopped}
 
 
-def starved(states: dict[int, dict | None], waited: set[int], outstanding: set[int]) -> bool:
+def starved(states: dict[int, dict], waited: set[int], working: Collection[int]) -> bool:
     """Whether the ranks waited for are stuck and only ranks without work could free them.
 
-    `states` maps rank to state dict (None: no answer), `outstanding` are the ranks to which this
-    client has sent work that is not done.
+    `states` are those of the ranks that answered. One with the scope's newest verdict is enough,
+    as a stuck rank may be silent. `working`: this client has sent them work that is not done.
     """
-    if not waited or any(states.get(rank) is None for rank in states):
+    if not states or not waited:
         return False
-    stuck = {rank for rank, state in states.items() if state["state"] in ("blocked", "polling")}
-    idle = {rank for rank, state in states.items() if state["state"] == "idle"}
-    if not waited <= stuck or idle & outstanding:
-        return False
-    verdicts = [states[rank]["verdict"] for rank in stuck]
-    rounds = [verdict["round"] for verdict in verdicts]
-    return all(verdict["kind"] == "starved" for verdict in verdicts) and (
-        max(rounds) - min(rounds) <= 1
+    newest = max(state["verdict"]["round"] for state in states.values())
+    verdicts = [
+        state["verdict"]["ranks"]
+        for state in states.values()
+        if state["verdict"]["kind"] == "starved" and state["verdict"]["round"] >= newest - 1
+    ]
+    stuck = set(verdicts[0]) if verdicts else set()
+    moved = any(states[rank]["verdict"]["kind"] != "starved" for rank in stuck & set(states))
+    coming = any(
+        rank not in stuck and (rank not in states or states[rank]["state"] == "idle")
+        for rank in working
     )
+    return waited <= stuck and not moved and not coming
 
 
 class Watch:
@@ -62,13 +80,13 @@ class Watch:
         threading.Thread(target=self._run, name="ringside-watch", daemon=True).start()
 
     @contextmanager
-    def over(self, result):
-        """Watch as long as the block runs; the same result may be waited for again within it."""
+    def over(self, results: Callable[[], list]):
+        """The notebook blocks until the block ends, on the results that it then waits for."""
         token = object()
         with self._changed:
             if not self._waiting:
                 self._since = time.monotonic()
-            self._waiting[token] = result
+            self._waiting[token] = results
             self._changed.notify()
         try:
             yield
@@ -90,7 +108,7 @@ class Watch:
                 if self._closed:
                     return
                 early = self._since + WATCH_AFTER - time.monotonic()
-                results = list(self._waiting.values())
+                results = [one for results in self._waiting.values() for one in results()]
             if early > 0:
                 time.sleep(early)
                 continue
@@ -111,20 +129,25 @@ class Watch:
         }
         if not waited:
             return
-        states = client.ask("state", patient=False)
-        if starved(states, waited, client.ranks_with_work()):
-            client.ask("stop", patient=False, reason=STARVED)
+
+        def nobody_helps(states):
+            return starved(states, waited, client.ranks_with_work())
+
+        if nobody_helps(client.ask("state", enough=nobody_helps)):
+            client.ask("stop", enough=bool, reason=Stop.STARVED)
 
 
 class Result(AsyncResult):
     """A result that is watched while waited for without limit, and read in a few lines."""
 
+    _told = None  # the error that has been told of it
+
     def wait(self, timeout=-1, return_when=None):
         """Wait as `AsyncResult.wait` does."""
         endless = timeout is None or timeout < 0
-        if self._ready or not (endless or self._client.blocking):
+        if self._ready or not endless:
             return super().wait(timeout, return_when)
-        with self._client.watch.over(self):
+        with self._client.watch.over(lambda: [self]):
             return super().wait(timeout, return_when)
 
     def get(self, timeout=None, return_exceptions=None, return_when=None):
@@ -132,9 +155,11 @@ class Result(AsyncResult):
         try:
             value = super().get(timeout, return_exceptions, return_when)
         except error.RemoteError as failure:
-            told = self._client.tell(failure, self)
-            if told is failure:
+            if self._told is None:
+                self._told = self._client.tell(failure, self)
+            if self._told is failure:
                 raise
+            told = self._told
         else:
             # ipyparallel passes over cells that an engine dropped after an earlier error.
             dropped = any(isinstance(one, error.TaskAborted) for one in self._raw_results)
@@ -147,6 +172,11 @@ class Result(AsyncResult):
         if msg["header"]["msg_type"] == "error" and _from_scope(msg["content"]["evalue"]):
             return
         super()._iopub_streaming_output_callback(eid, msg_future, msg)
+
+    def display_outputs(self, *args, **kwargs):
+        """Show what the ranks printed; after an interrupt, once they have left their cell."""
+        if not self._client.interrupted or super().wait(LEAVE_LIMIT):
+            super().display_outputs(*args, **kwargs)
 
 
 class MapResult(Result, AsyncMapResult):
@@ -172,6 +202,7 @@ class View(DirectView):
     def _finish(self, result, block, output=False):
         if not block:
             return result
+        self.client.interrupted = False
         try:
             value = result.get()
         except KeyboardInterrupt:
@@ -220,11 +251,13 @@ class Magics(ParallelMagics):
         if not block:
             return super().parallel_execute(cell, block=False, **options)
         client.interrupted = False
-        client.blocking = True
-        try:
-            super().parallel_execute(cell, block=True, **options)
-        finally:
-            client.blocking = False
+        # It waits in slices of a tenth of a second: what counts is that all of them block.
+        with client.watch.over(lambda: [self.last_result] if self.last_result else []):
+            try:
+                super().parallel_execute(cell, block=True, **options)
+            except error.AlreadyDisplayedError as shown:
+                show_notes(shown, *getattr(shown.original_error, "__notes__", ()))
+                raise
         if client.interrupted:
             client.end_interrupted(self.last_result)
         return None
@@ -236,7 +269,6 @@ class Client(ipp.Client):
     def __init__(self, connection_info, home, **options):
         self.home = home  # the ringside.cluster.Cluster this client serves
         self.watch = None
-        self.blocking = False
         self.interrupted = False
         self.verdict = None
         self.lost = False  # engines have gone and nobody has been told
@@ -297,41 +329,34 @@ class Client(ipp.Client):
             raise ClusterError(reply.get("error") or reply.get("evalue"))
         return reply
 
-    def ask(self, action: str, patient: bool = True, **content) -> dict[int, object]:
+    def ask(self, action: str, enough: Callable[[dict], bool] | None = None, **content) -> dict:
         """Ask the scope of every rank, also while the ranks are stuck: rank -> answer.
 
-        A rank that does not answer in time gives None, or ClusterError if `patient`.
+        Raises ClusterError when a rank does not answer in time. With `enough` silent ranks are
+        left out: those still silent when it is true of the answers, or soon after the first one.
         """
-        replies = {
-            rank: self._send(
+        asked = {
+            self._send(
                 self._control_stream,
                 "scope_request",
                 content={"action": action} | content,
                 ident=uuid.encode(),
-            )
+            ): rank
             for rank, uuid in [(rank, self._engines[rank]) for rank in sorted(self._ids)]
         }
         deadline = time.monotonic() + ANSWER
         answers = {}
-        for rank, future in replies.items():
-            if not future.wait(max(0.0, deadline - time.monotonic())):
-                if patient:
-                    raise ClusterError(
-                        f"rank {rank} does not answer (its Python is held by a C function that "
-                        "keeps the interpreter's lock?). cluster.restart() brings it back"
-                    )
-                answers[rank] = None
-                continue
-            message = future.result()
-            reply = message["content"]
-            if reply["status"] != "ok":
-                raise ClusterError(f"rank {rank}: {reply['ename']}: {reply['evalue']}")
-            answer = reply.get("answer")
-            if action == "events":
-                dtype = np.dtype([tuple(field) for field in answer])
-                answer = np.frombuffer(bytes(message["buffers"][0]), dtype=dtype)
-            answers[rank] = answer
-        return answers
+        while asked:
+            left = max(0.0, deadline - time.monotonic())
+            done, _ = wait_for_any(asked, left, FIRST_COMPLETED)
+            answers |= {asked.pop(future): _answer(future) for future in done}
+            if enough is not None and (not done or enough(answers)):
+                break
+            if not done:
+                raise ClusterError(_silent(min(asked.values())))
+            if enough is not None:
+                deadline = min(deadline, time.monotonic() + SILENT)
+        return dict(sorted(answers.items()))
 
     def ranks_with_work(self) -> set[int]:
         """Ranks to which this client has sent work that is not done."""
@@ -382,16 +407,22 @@ class Client(ipp.Client):
 
     def send_signal(self, sig, targets=None, block=None):
         """Send a signal to ranks; SIGINT frees calls stuck in MPI too."""
-        if sig in ("SIGINT", signals.SIGINT, int(signals.SIGINT)):
-            self.interrupted = True
-        return super().send_signal(sig, targets=targets, block=block)
+        if sig not in ("SIGINT", signals.SIGINT, int(signals.SIGINT)):
+            return super().send_signal(sig, targets=targets, block=block)
+        self.interrupted = True
+        sent = super().send_signal(sig, targets=targets, block=False)
+        # A rank that is stuck may be deaf; any other one that hears it frees it.
+        self.ask("stop", enough=bool, reason=Stop.USER)
+        if self.block if block is None else block:
+            with suppress(TimeoutError):
+                sent.result(ANSWER)
+        return sent
 
     # ------------------------------------------------------------ telling
 
     def end_interrupted(self, result) -> None:
         """See an interrupted result end, and raise its error."""
-        result.wait(LEAVE_LIMIT)
-        if not result.done():
+        if not result.wait(LEAVE_LIMIT):
             raise ClusterError(
                 f"the ranks did not leave their cell within {LEAVE_LIMIT:.0f} s of the "
                 "interrupt. cluster.restart() replaces them"
@@ -409,20 +440,23 @@ class Client(ipp.Client):
             return self.home.explain_death(uuids)
         ours = [part for part in parts if _from_scope(part[1])]
         stopped = self.interrupted and any(part[0] == "KeyboardInterrupt" for part in parts)
-        if not ours and not stopped:
-            return failure
+        # An error of a rank's own (in a `finally`, say) may follow a break, and hide it.
+        broken = max(info.get("broken", 0) for *_, info in parts)
+        verdict = self._verdict(broken) if ours or broken else None
+        note = self._tidy()
+        if not ours and not stopped and verdict is None:
+            return show_notes(failure, note) if note else failure
         genuine = [
             part
             for part in parts
             if not _from_scope(part[1])
             and not (self.interrupted and part[0] == "KeyboardInterrupt")
         ]
-        verdict = self._verdict() if ours else None
-        ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
         errors = self._own_errors(genuine, result)
-        if verdict is None or verdict.kind == "stopped":
-            return Stopped(verdict, errors, f"Stopped: ranks {ranks} left their cell.")
-        return Deadlock(verdict, errors)
+        if verdict is not None and verdict.kind != "stopped":
+            return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note)
+        ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
+        return Stopped(verdict, errors, f"Stopped: ranks {ranks} left their cell.", note)
 
     def _own_errors(self, parts, result) -> list:
         """The ranks' Python errors, the earliest first: (rank, name, text, traceback lines)."""
@@ -434,16 +468,50 @@ class Client(ipp.Client):
             errors.append((rank, name, text, tuple(lines[-EXTRACT:])))
         return sorted(errors, key=lambda entry: ended.get(entry[0], ""))
 
-    def _verdict(self):
-        """The scope's last verdict, in words; the ranks keep the same report."""
-        from ringside import waitfor
+    def _verdict(self, generation: int):
+        """The scope's verdict of that break, in words, or its last; whoever answers has it."""
+
+        def known(reports):
+            return any(report and report["generation"] >= generation for report in reports.values())
 
         try:
-            reports = self.ask("report", patient=False)
+            reports = self.ask("report", enough=known)
         except ClusterError:
             return None
         found = [report for report in reports.values() if report]
         if not found:
             return None
-        self.verdict = waitfor.verdict(max(found, key=lambda report: report["generation"]))
+        exact = [report for report in found if report["generation"] == generation]
+        newest = max(found, key=lambda report: report["generation"])
+        self.verdict = waitfor.verdict(exact[0] if exact else newest)
         return self.verdict
+
+    def _tidy(self) -> str:
+        """Have cleared what a failed cell left, once no rank has work: what was done, in words."""
+        if self.ranks_with_work():
+            return ""
+        with suppress(ClusterError, OSError):
+            reports = [report for report in self.ask("tidy").values() if report]
+            return waitfor.cleared(reports[0]) if reports else ""
+        return ""
+
+
+def _answer(future):
+    """What a rank's scope answered; raises ClusterError when that was an error."""
+    message = future.result()
+    reply = message["content"]
+    if reply["status"] != "ok":
+        rank = reply.get("engine_info", {}).get("engine_id")
+        raise ClusterError(f"rank {rank}: {reply['ename']}: {reply['evalue']}")
+    answer = reply.get("answer")
+    if message["buffers"]:
+        dtype = np.dtype([tuple(field) for field in answer])
+        return np.frombuffer(bytes(message["buffers"][0]), dtype=dtype)
+    return answer
+
+
+def _silent(rank: int) -> str:
+    return (
+        f"rank {rank} does not answer: a C function, or an MPI call in which it is stuck, keeps "
+        "its Python. cluster.interrupt() frees a stuck rank, cluster.restart() replaces any"
+    )

@@ -3,6 +3,7 @@
 import atexit
 import contextlib
 import json
+import numbers
 import operator
 import os
 import shutil
@@ -15,9 +16,19 @@ from pathlib import Path
 import psutil
 
 from ringside import launch, lease, mpi
-from ringside.errors import ClusterError, Deadlock, RankDied, Stopped
+from ringside.errors import ClusterError, Deadlock, Mismatch, RankDied, Stopped, Suspected
+from ringside.scope import Stop
 
-__all__ = ["Cluster", "ClusterError", "Deadlock", "RankDied", "Stopped", "start"]
+__all__ = [
+    "Cluster",
+    "ClusterError",
+    "Deadlock",
+    "Mismatch",
+    "RankDied",
+    "Stopped",
+    "Suspected",
+    "start",
+]
 
 ENGINE_MEMORY = 130e6  # bytes an engine takes, measured with numpy and the kernels loaded
 CONTROLLER_MEMORY = 90e6
@@ -28,6 +39,7 @@ NEWS_LIMIT = 0.2  # seconds the news of a registration may take to arrive
 ATTEMPTS = 3  # other programs may take a port between its choice and its use
 DRAIN_LIMIT = 5.0
 RESTART_LIMIT = 60.0
+QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
 _STOPPED = "the cluster has been stopped. Start again: cluster = ringside.start()"
 
 _current = None
@@ -177,14 +189,16 @@ class Cluster:
             try:
                 self._wait_started(begun, begun + timeout)
             except ClusterError:
-                self._end_controller(self._info())  # engines that come late would be nobody's
+                # Engines that come late would be nobody's; but a late answer ends nobody's ranks.
+                if not attached:
+                    self._end_controller(self._info())
                 raise
             if self.view is None:
                 self.view = self.client.direct_view("all")
                 self.view.block = True
             self.view.activate()
             if attached:
-                self._freshen()
+                self._freshen(begun + timeout)
         finally:
             guard.release()
         seconds = time.monotonic() - begun
@@ -254,11 +268,11 @@ class Cluster:
                     raise ClusterError(f"the running controller does not listen.{self._logs()}")
                 time.sleep(0.02)
             self._connect(info, deadline)
-        status = self.client.request("status")
+        status = self.client.request("status", _until(deadline))
         if status["n"] != n or status["state"] == "failed":
             _check_room(n, held=status["n"])
             _say(f"replacing {status['n']} ranks by {n} ...")
-            self.client.request("restart", timeout=STOP_LIMIT, n=n)
+            self.client.request("restart", _until(deadline), n=n)
 
     def _connect(self, info: dict, deadline: float) -> None:
         from ringside.client import Client
@@ -286,7 +300,7 @@ class Cluster:
     def _wait_started(self, begun: float, deadline: float) -> None:
         """Wait until all ranks are registered, showing how many are."""
         while True:
-            status = self.client.request("status")
+            status = self.client.request("status", _until(deadline))
             if status["state"] == "failed":
                 self._end_controller(self._info())
                 raise ClusterError(status["error"])
@@ -296,11 +310,9 @@ class Cluster:
                 self.client.lost = False
                 return
             if time.monotonic() > deadline:
-                logs = self._logs()
-                self._end_controller(self._info())
                 raise ClusterError(
                     f"{ready} of {self.n} ranks were ready after "
-                    f"{time.monotonic() - begun:.0f} s.{logs}"
+                    f"{time.monotonic() - begun:.0f} s.{self._logs()}"
                 )
             _say(f"starting {self.n} ranks: {ready} ready")
             time.sleep(0.03)
@@ -311,7 +323,7 @@ class Cluster:
         while True:
             if not self.lives():
                 raise ClusterError(_STOPPED)
-            status = self.client.request("status")
+            status = self.client.request("status", _until(begun + limit))
             if status["state"] == "failed":
                 raise ClusterError(status["error"])
             if self._all_ready(status):
@@ -323,15 +335,17 @@ class Cluster:
                 )
             time.sleep(0.03)
 
-    def _freshen(self) -> None:
+    def _freshen(self, deadline: float) -> None:
         """Empty namespaces and message queues for a notebook that attaches."""
         from ringside.engine import fresh
 
-        # Twice, as the cell after a call that was freed may have another stuck one.
+        # Again and again, as the cell after a call that was freed may have another stuck one.
         self.interrupt()
-        deadline = time.monotonic() + DRAIN_LIMIT
-        while any(state["state"] != "idle" for state in self.states()):
-            if time.monotonic() > deadline:
+        begun = time.monotonic()
+        while (idle := self._idle()) is not True:
+            # Ranks that go on after all that are replaced; silent ones may only be slow to answer.
+            limit = deadline if idle is None else begun + DRAIN_LIMIT
+            if time.monotonic() > limit:
                 self.restart()
                 return
             self.client.send_signal("SIGINT", block=False)
@@ -340,7 +354,15 @@ class Cluster:
         self.clear()
         self.switch(True)
         self.insist(False)
+        self.quiet(QUIET)
         self.client.verdict = None
+
+    def _idle(self) -> bool | None:
+        """Whether all ranks are between two cells; None: as far as they answer."""
+        states = self.client.ask("state", enough=lambda _: False)
+        if any(state["state"] != "idle" for state in states.values()):
+            return False
+        return True if len(states) == len(self.client._ids) else None
 
     # ------------------------------------------------------------ the scope
 
@@ -348,6 +370,11 @@ class Cluster:
     def verdict(self):
         """The last `ringside.waitfor.Verdict`, or None."""
         return self.client.verdict
+
+    def quiet(self, seconds: float) -> None:
+        """Let loops of tests go on for that long, with nothing changing, before a cell is ended
+        for them; 20 s if never set."""
+        self._ask("quiet", seconds=_positive(seconds))
 
     def _ask(self, action: str, **content) -> list:
         self.client._build_targets("all")
@@ -393,7 +420,10 @@ class Cluster:
 
     def interrupt(self) -> None:
         """Free every rank that is stuck in MPI."""
-        self._ask("stop", reason=1)
+        self.client._build_targets("all")
+        # One that hears it tells the others, of which a stuck one may be deaf.
+        if not self.client.ask("stop", enough=bool, reason=Stop.USER):
+            raise ClusterError("no rank answers. cluster.restart() replaces them")
 
     # ------------------------------------------------------------ deaths
 
@@ -406,7 +436,7 @@ class Cluster:
             return ClusterError(_STOPPED)
         begun = time.monotonic()
         try:
-            status = self.client.request("status")
+            status = self.client.request("status", RESTART_LIMIT)
             record = next(
                 (
                     one
@@ -498,6 +528,20 @@ class Cluster:
         if tail := launch.log_tail(self._run, "controller.log"):
             parts.append(f"\nThe controller's log ends with:\n{tail}")
         return "".join(parts) or " It left no log."
+
+
+def _until(deadline: float) -> float:
+    """Seconds until then, and time enough for one answer."""
+    return max(STOP_LIMIT, deadline - time.monotonic())
+
+
+def _positive(seconds) -> float:
+    """A number of seconds above 0, refused with a reason when it is none."""
+    if isinstance(seconds, bool) or not isinstance(seconds, numbers.Real):
+        raise TypeError(f"seconds is a number such as 20, not {seconds!r}")
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"seconds is a number above 0, not {seconds}")
+    return float(seconds)
 
 
 def _how(record: dict) -> str:

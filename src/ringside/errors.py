@@ -1,5 +1,7 @@
 """What can go wrong with a cluster, each read in a few plain lines instead of a traceback."""
 
+from collections.abc import Iterator
+
 PREFIX = "Ringside:"  # how every error begins that the scope raises in a rank
 
 
@@ -31,25 +33,29 @@ class CampaignError(ValueError):
 class Left(RuntimeError):
     """Ranks were taken out of the calls they were in, and live on.
 
-    `verdict` is a `ringside.waitfor.Verdict` (None if the scope had nothing to report) and
-    `errors` the other ranks' own Python errors: (rank, name, text, traceback lines).
+    `verdict` is a `ringside.waitfor.Verdict` (None if the scope had nothing to report),
+    `errors` are the ranks' own Python errors: (rank, name, text, traceback lines), and `note`
+    says what else was done.
     """
 
-    def __init__(self, verdict, errors=(), text: str = ""):
+    def __init__(self, verdict, errors=(), text: str = "", note: str = ""):
         self.verdict = verdict
         self.errors = tuple(errors)
         self.text = text
+        self.note = note
         self._drawn = False
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
-        """The message: the Python error that left others waiting first, then the verdict."""
-        lines = []
-        for rank, name, text, traceback in self.errors:
-            lines.append(f"rank {rank} raised {name}: {text}")
-            lines.extend(f"    {line}" for line in traceback)
-        lines.extend((str(self.verdict) if self.verdict is not None else self.text).splitlines())
-        return lines
+        """The message: a Python error that left others waiting, the verdict, and what followed."""
+        stuck = self.verdict.ranks if self.verdict is not None else ()
+        words = str(self.verdict) if self.verdict is not None else self.text
+        return [
+            *_raised(error for error in self.errors if error[0] not in stuck),
+            *words.splitlines(),
+            *_raised(error for error in self.errors if error[0] in stuck),
+            *self.note.splitlines(),
+        ]
 
     def _render_traceback_(self) -> list[str]:
         # IPython may render an error more than once.
@@ -63,8 +69,38 @@ class Deadlock(Left):
     """Ranks were stuck in MPI: a deadlock, or nobody was left who could help."""
 
 
+class Mismatch(Left):
+    """Ranks of a communicator called unlike collectives at the same place."""
+
+
+class Suspected(Left):
+    """Ranks tested in a loop, or waited, for so long that nobody can have meant it. No proof."""
+
+
 class Stopped(Left):
     """Somebody pressed stop."""
+
+
+class _Notes:
+    """One of ipyparallel's errors, which shows the notes added to it as Python's own do."""
+
+    def render_traceback(self, *args):
+        return [*super().render_traceback(*args), *self.__notes__]
+
+
+def show_notes(error, *notes: str):
+    """Add notes to an error of ipyparallel's, and have them shown; gives it back."""
+    for note in notes:
+        error.add_note(note)
+    if notes and not isinstance(error, _Notes):
+        error.__class__ = type(type(error).__name__, (_Notes, type(error)), {})
+    return error
+
+
+def _raised(errors) -> Iterator[str]:
+    for rank, name, text, traceback in errors:
+        yield f"rank {rank} raised {name}: {text}"
+        yield from (f"    {line}" for line in traceback)
 
 
 def _draw_beneath(verdict) -> None:

@@ -8,15 +8,20 @@ import os
 import signal
 import sys
 import threading
+import time
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
-from ringside import scope
+from ringside import scope, waitfor
 from ringside.errors import PREFIX
 
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
+SETTLE_LIMIT = 1.0  # seconds the ranks get to compare what they did in a cell
+TIDY_LIMIT = 1.0  # seconds they get to clear what a failed cell left
+# Threads of these packages call no MPI, whoever starts them.
+NO_MPI = {"IPython", "ipykernel", "ipyparallel", "jupyter_client", "tornado", "tqdm", "zmq"}
 
 
 class RingsideShell(ZMQInteractiveShell):
@@ -42,6 +47,7 @@ class RingsideKernel(IPythonParallelKernel):
     ]
     running = False
     _cell = 0
+    _report = None  # of the last break that is known here
 
     def pre_handler_hook(self):
         """Leave SIGINT to the engine, which raises only while a cell runs."""
@@ -49,22 +55,24 @@ class RingsideKernel(IPythonParallelKernel):
     def post_handler_hook(self):
         """See `pre_handler_hook`."""
 
+    def __init__(self, **kwargs):
+        super().__init__(**kwargs)
+        _count_threads(self)
+
     async def do_execute(self, *args, **kwargs):
         """Run a cell; an interrupt outside the cell's own code still gets its reply."""
         self._begin()
         try:
-            return await super().do_execute(*args, **kwargs)
-        except KeyboardInterrupt:
-            return {
-                "status": "error",
-                "ename": "KeyboardInterrupt",
-                "evalue": "",
-                "traceback": [],
-                "engine_info": self.get_engine_info(method="execute"),
-                "execution_count": self.shell.execution_count,
-                "user_expressions": {},
-                "payload": [],
-            }
+            try:
+                reply = await super().do_execute(*args, **kwargs)
+                self.running = False
+            except KeyboardInterrupt:
+                reply = self._error("execute", "KeyboardInterrupt") | {
+                    "execution_count": self.shell.execution_count,
+                    "user_expressions": {},
+                    "payload": [],
+                }
+            return self._settled(reply, "execute")
         finally:
             self._end()
 
@@ -72,16 +80,13 @@ class RingsideKernel(IPythonParallelKernel):
         """Run a function sent by `view.apply`."""
         self._begin()
         try:
-            return super().do_apply(*args, **kwargs)
-        except KeyboardInterrupt:
-            reply = {
-                "status": "error",
-                "ename": "KeyboardInterrupt",
-                "evalue": "",
-                "traceback": [],
-                "engine_info": self.get_engine_info(method="apply"),
-            }
-            return reply, []
+            try:
+                reply, buffers = super().do_apply(*args, **kwargs)
+                self.running = False
+            except KeyboardInterrupt:
+                reply, buffers = self._error("apply", "KeyboardInterrupt"), []
+            reply = self._settled(reply, "apply")
+            return reply, buffers if reply["status"] == "ok" else []
         finally:
             self._end()
 
@@ -94,6 +99,36 @@ class RingsideKernel(IPythonParallelKernel):
         self.running = False
         scope.busy(False)
 
+    def _error(self, method: str, name: str, text: str = "") -> dict:
+        return {
+            "status": "error",
+            "ename": name,
+            "evalue": text,
+            "traceback": [],
+            "engine_info": self.get_engine_info(method=method),
+        }
+
+    def _settled(self, reply: dict, method: str) -> dict:
+        """The cell's reply once the ranks have compared what they did in it."""
+        self.running = False
+        end = scope.settle(SETTLE_LIMIT)
+        if end["unreceived"]:
+            print(waitfor.unreceived(end["unreceived"]), file=sys.stderr)
+        if not end["broken"]:
+            return reply
+        self._report = end["report"] or self._report
+        if reply["status"] == "ok" and end["report"] and end["report"]["kind"] in waitfor.JUDGED:
+            verdict = waitfor.verdict(end["report"])
+            if not end["raised"]:
+                text = f"{PREFIX} {verdict.sentences[0]}"
+                reply = reply | self._error(method, verdict.kind.capitalize(), text)
+            elif self.engine_id == min(verdict.ranks, default=0):
+                # The cell caught the error: nobody else will tell.
+                print(verdict, file=sys.stderr)
+        if reply["status"] == "error":
+            reply["engine_info"]["broken"] = end["generation"]
+        return reply
+
     def signal_request(self, stream, ident, parent):
         """Send this engine a signal; SIGINT frees a call stuck in MPI as well."""
         wanted = parent["content"]["sig"]
@@ -105,9 +140,9 @@ class RingsideKernel(IPythonParallelKernel):
         self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
 
     def _stop_cell(self):
-        scope.stop(1)
         if not self.running:
             return
+        scope.stop(scope.Stop.USER)
         cell = self._cell
 
         def raise_in_python():
@@ -123,38 +158,90 @@ class RingsideKernel(IPythonParallelKernel):
             timer.start()
 
     def scope_request(self, stream, ident, parent):
-        """Ask the scope: state, report, events, clear, stop, switch or insist."""
+        """Ask the scope: see `_ask`."""
         content, buffers = {"status": "ok"}, []
         try:
-            answer, buffers = _ask(parent["content"])
+            answer, buffers = self._ask(parent["content"])
             content["answer"] = answer
         except Exception as error:  # the asker must get an answer
-            content = {
-                "status": "error",
-                "ename": type(error).__name__,
-                "evalue": str(error),
-                "traceback": [],
-                "engine_info": self.get_engine_info(method="scope"),
-            }
+            content = self._error("scope", type(error).__name__, str(error))
         self.session.send(
             stream, "scope_reply", content, parent=parent, ident=ident, buffers=buffers
         )
 
+    def _ask(self, content: dict):
+        """Answer one scope request: (answer that fits JSON, list of buffers)."""
+        match content["action"]:
+            case "state":
+                return scope.state(), []
+            case "report":
+                return self._last_break(), []
+            case "events":
+                events = scope.events()
+                return events.dtype.descr, [events.tobytes()]
+            case "clear":
+                return scope.clear(), []
+            case "stop":
+                return scope.stop(int(content["reason"])), []
+            case "tidy":
+                return self._tidy(), []
+            case "switch" | "insist" as action:
+                return getattr(scope, action)(bool(content["on"])), []
+            case "quiet":
+                return scope.quiet(float(content["seconds"])), []
+            case action:
+                raise ValueError(f"unknown scope request {action!r}")
 
-def _ask(content: dict):
-    """Answer one scope request: (answer that fits JSON, list of buffers)."""
-    action = content["action"]
-    if action == "state":
-        return scope.state(), []
-    if action == "report":
-        return scope.report(), []
-    if action == "events":
-        events = scope.events()
-        return events.dtype.descr, [events.tobytes()]
-    if action == "clear":
-        return scope.clear(), []
-    if action == "stop":
-        return scope.stop(int(content["reason"])), []
-    if action in ("switch", "insist"):
-        return getattr(scope, action)(bool(content["on"])), []
-    raise ValueError(f"unknown scope request {action!r}")
+    def _last_break(self) -> dict | None:
+        report = scope.report()
+        if report and report["kind"] != "cleared":
+            self._report = report
+        return self._report
+
+    def _tidy(self) -> dict | None:
+        """Clear what a failed cell left on the ranks; the report, if there was anything."""
+        before = scope.report()
+        self._last_break()
+        scope.stop(scope.Stop.CLEAR)
+        deadline = time.monotonic() + TIDY_LIMIT
+        while scope.state()["stop"] and time.monotonic() < deadline:
+            time.sleep(0.005)
+        report = scope.report()
+        new = report and report["generation"] != (before and before["generation"])
+        return report if new and report["kind"] == "cleared" else None
+
+
+def _count_threads(kernel: RingsideKernel) -> None:
+    """Tell the scope of threads that a cell starts: a rank is not stuck while they may help."""
+    start = threading.Thread.start
+
+    def of_a_cell(thread) -> bool:
+        starter = threading.current_thread()
+        if starter is threading.main_thread():
+            ours = kernel.running
+        else:
+            ours = getattr(starter, "_of_a_cell", False)
+        return ours and type(thread).__module__.partition(".")[0] not in NO_MPI
+
+    def counted(thread):
+        if not of_a_cell(thread):
+            return start(thread)
+        thread._of_a_cell, run = True, thread.run
+
+        def run_and_tell():
+            try:
+                run()
+            finally:
+                del thread.run  # it is a circle
+                scope.thread(-1)
+
+        thread.run = run_and_tell
+        scope.thread(1)
+        try:
+            start(thread)
+        except BaseException:
+            del thread.run
+            scope.thread(-1)
+            raise
+
+    threading.Thread.start = counted

@@ -36,7 +36,8 @@ class Stop(IntEnum):
     """Why all ranks are asked to leave the calls in which they are stuck."""
 
     USER = 1
-    STARVED = 2
+    STARVED = 2  # nobody is left who could help
+    CLEAR = 3  # all are idle, and the last cell ended in an error
 
 
 def load() -> None:
@@ -48,8 +49,10 @@ def load() -> None:
             f"The scope is not built: there is no {path}. Run `make kernels`, then start again."
         )
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
-    for name in ("scope_state", "scope_told"):
+    for name in ("scope_state", "scope_told", "scope_settle"):
         getattr(library, name).restype = ctypes.c_void_p
+    for name in ("scope_settle", "scope_quiet"):
+        getattr(library, name).argtypes = [ctypes.c_double]
     library.scope_release.argtypes = [ctypes.c_void_p]
     library.scope_name.restype = ctypes.c_char_p
     for name in ("scope_busy", "scope_insist", "scope_switch"):
@@ -65,8 +68,8 @@ def _scope() -> ctypes.CDLL:
     return _library
 
 
-def _text(function) -> dict | None:
-    pointer = function()
+def _text(function, *arguments) -> dict | None:
+    pointer = function(*arguments)
     if not pointer:
         return None
     try:
@@ -78,6 +81,23 @@ def _text(function) -> dict | None:
 def busy(flag: bool) -> None:
     """A cell begins (True) or has ended (False). Either forgets that the last one was broken."""
     _scope().scope_busy(flag)
+
+
+def settle(limit: float) -> dict:
+    """At the end of a cell's own code: waits for at most `limit` seconds while the ranks compare
+    what they did, and says whether a break happened in this cell (`broken`, `generation`, its
+    `report`), whether a call of this rank `raised` it, and which messages are `unreceived`."""
+    return _text(_scope().scope_settle, limit)
+
+
+def quiet(seconds: float) -> None:
+    """How long a loop of tests may go on before it is suspected."""
+    _scope().scope_quiet(seconds)
+
+
+def thread(by: int) -> None:
+    """A thread of the program's own begins (1) or ends (-1): it may call MPI."""
+    _scope().scope_thread(by)
 
 
 def switch(on: bool) -> None:
@@ -99,7 +119,8 @@ def stop(reason: int = Stop.USER) -> None:
 
 def state() -> dict:
     """What this rank is doing now: state, call, seconds in it, and what it waits for; `types`: how
-    many derived datatypes it has made and not freed."""
+    many derived datatypes it has made and not freed; `stop`: the reason it was asked for and has
+    not followed yet, or 0."""
     return _text(_scope().scope_state)
 
 

@@ -1,31 +1,37 @@
 """From the states of all ranks to a wait-for graph, and a verdict in words.
 
-The scope has judged already (`scope/judge.c`); here its report becomes something to read.
+The scope has judged already (`scope/judge.c`): who is stuck, and before whom each of them cannot
+go on. Here its report becomes something to read.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
+from ringside.errors import PREFIX
+
 ANY = -1
-STUCK = ("blocked", "polling")
+WAITING = ("blocked", "polling")
+JUDGED = ("deadlock", "starved", "mismatch", "suspected")  # kinds that name the stuck ranks
 
 
 @dataclass(frozen=True)
 class Edge:
-    """`source` cannot go on before `target` does."""
+    """`source` cannot go on before `target` does; `enough`: or before another such target."""
 
     source: int
     target: int
     label: str
+    enough: bool = False
 
 
 @dataclass(frozen=True)
 class Verdict:
     """What the scope concluded, for people.
 
-    kind: "deadlock", "starved" (only ranks that have finished could help) or "stopped".
-    cause: "circle", "tag", "source", "communicator", "collective", "order of collectives",
-    "finished", "polling" or "stopped".
+    kind: "deadlock", "starved" (only ranks that have finished could help), "mismatch" (unlike
+    collectives met), "suspected" (nothing moved for long, which proves nothing) or "stopped".
+    cause: "circle", "tag", "source", "communicator", "collective", "finished", or, where the kind
+    says it all, "mismatch", "suspected" or "stopped".
     sentences: the cause first, then one line a stuck rank, then what became of it.
     report: the scope's own report, as `ringside.scope.report` gives it.
     """
@@ -44,31 +50,117 @@ class Verdict:
 def verdict(report: dict) -> Verdict:
     """Puts a report of the scope into words."""
     states = report["states"]
-    stuck = tuple(report["ranks"]) or tuple(s["rank"] for s in states if s["state"] in STUCK)
-    arrows = tuple(e for e in edges(states, report["unreceived"]) if e.source in stuck)
+    stuck = tuple(report["ranks"]) or tuple(s["rank"] for s in states if s["state"] in WAITING)
+    arrows = tuple(e for e in edges(states) if e.source in stuck)
     cause, headline = _cause(report, stuck, arrows)
     lines = [f"  {line(states[rank])}" for rank in stuck]
+    match report["kind"]:
+        case "mismatch":
+            entered = report["mismatch"]["entered"]
+            others = [line(states[rank]) for rank in stuck if str(rank) not in entered]
+            lines = [f"  {text}" for text in (*_entered(entered), *others)]
+            advice = [_hung(stuck), _ALIKE]
+        case "suspected":
+            advice = [_no_proof(report["quiet"])]
+        case _:
+            advice = []
     return Verdict(
         kind=report["kind"],
         cause=cause,
         ranks=stuck,
-        sentences=(headline, *lines, _outcome(report)),
+        sentences=(headline, *lines, *advice, _outcome(report)),
         edges=arrows,
         report=report,
     )
 
 
-def edges(states: Sequence[dict], unreceived: Sequence[dict] = ()) -> tuple[Edge, ...]:
-    """Who cannot go on before whom, one edge for each pair of ranks."""
-    found = {}
+def cleared(report: dict) -> str:
+    """What was put in order behind a cell that ended in an error."""
+    if report["failed"]:
+        return (
+            f"{PREFIX} what the failed cell left open could not be cleared. cluster.restart() "
+            "brings ranks in order."
+        )
+    done = []
+    if count := report["drained"]:
+        messages = "1 message that was" if count == 1 else f"{count} messages that were"
+        done.append(f"{messages} left over {'was' if count == 1 else 'were'} taken out")
+    if count := report["renewed"]:
+        whose = "1 communicator" if count == 1 else f"{count} communicators"
+        done.append(f"the collectives of {whose} were put in step again")
+    return (
+        f"{PREFIX} the cell ended in an error, so {' and '.join(done)}. The same ranks, with all "
+        "their variables, run the next cell."
+    )
+
+
+def unreceived(messages: Sequence[dict]) -> str:
+    """One line on the messages that a cell sent and nobody received."""
+    which = [_left_over(message) for message in messages[:3]]
+    if len(messages) > 3:
+        more = sum(message["count"] for message in messages[3:])
+        which.append(f"and {more} more")
+    return (
+        f"{PREFIX} sent and not received: {', '.join(which)}. They stay, and a later cell can "
+        "receive them."
+    )
+
+
+def _left_over(message: dict) -> str:
+    count = message["count"]
+    what = "1 message" if count == 1 else f"{count} messages"
+    where = "" if message["comm"] == 0 else f", communicator {message['comm']}"
+    ends = f"from rank {message['source']} to rank {message['dest']}"
+    return f"{what} {ends} (tag {message['tag']}{where})"
+
+
+def edges(states: Sequence[dict]) -> tuple[Edge, ...]:
+    """Who cannot go on before whom, as the scope says: one edge for each pair of ranks."""
+    found: dict[tuple[int, int], Edge] = {}
     for state in states:
-        if state["state"] not in STUCK:
+        if state["state"] not in WAITING:
             continue
         for need in state["needs"]:
-            for target in _targets(state["rank"], need, states):
-                label = _label(state["call"], need)
-                found.setdefault((state["rank"], target), Edge(state["rank"], target, label))
+            enough = state["mode"] == "any" or _from_anyone(need)
+            for target in need.get("targets", ()):
+                pair = state["rank"], target
+                label = found[pair].label if pair in found else _label(state["call"], need)
+                enough = enough and (pair not in found or found[pair].enough)
+                found[pair] = Edge(*pair, label, enough)
     return tuple(found.values())
+
+
+def stuck(states: Sequence[dict]) -> tuple[int, ...]:
+    """The ranks that the scope's newest round found stuck."""
+    verdicts = [state["verdict"] for state in states if "verdict" in state]
+    judged = [one for one in verdicts if one["kind"] in JUDGED]
+    return tuple(max(judged, key=lambda one: one["round"])["ranks"]) if judged else ()
+
+
+def circles(arrows: Iterable[Edge], stuck: Collection[int]) -> list[set[int]]:
+    """Groups of stuck ranks that wait for one another, the one with the lowest rank first."""
+    after = _after(arrows)
+    reach = {}
+    for rank in stuck:
+        seen, todo = set(), [rank]
+        while todo:
+            new = after.get(todo.pop(), set()) & set(stuck) - seen
+            seen |= new
+            todo += new
+        reach[rank] = seen
+    groups = {
+        frozenset(other for other in reach[rank] if rank in reach[other])
+        for rank in stuck
+        if rank in reach[rank]
+    }
+    return sorted((set(group) for group in groups), key=min)
+
+
+def _after(arrows: Iterable[Edge]) -> dict[int, set[int]]:
+    after: dict[int, set[int]] = {}
+    for edge in arrows:
+        after.setdefault(edge.source, set()).add(edge.target)
+    return after
 
 
 def line(state: dict) -> str:
@@ -82,7 +174,9 @@ def line(state: dict) -> str:
     joint = " or " if state["mode"] == "any" else " and "
     what = joint.join(needs[:4]) + (f"{joint}{len(needs) - 4} more" if len(needs) > 4 else "")
     loop = "a loop of " if state["state"] == "polling" else ""
-    return f"rank {rank}: {loop}{call}" + (f" {what}" if what else "")
+    unjudged = ", ".join(state.get("unjudged", ()))
+    aside = f" (not judged: {unjudged})" if unjudged else ""
+    return f"rank {rank}: {loop}{call}" + (f" {what}" if what else "") + aside
 
 
 def size(count: int) -> str:
@@ -104,7 +198,27 @@ def _need(need: dict) -> str:
             return f"from {peer} ({tag}{where})"
         case "collective":
             return f"(collective number {need['index']}{where})"
+        case "window":
+            return f"until {_ranks(need['targets'])} synchronise{_s(need['targets'])} as well"
+        case "buffer":
+            return f"until {_ranks(need['targets'])} receive{_s(need['targets'])} what is in it"
     return ""
+
+
+def _ranks(ranks: Sequence[int]) -> str:
+    """ "rank 1", "ranks 0, 2 and 3"."""
+    names = [str(rank) for rank in ranks]
+    if len(names) < 2:
+        return f"rank {''.join(names)}"
+    return f"ranks {', '.join(names[:-1])} and {names[-1]}"
+
+
+def _s(ranks: Sequence[int]) -> str:
+    return "s" if len(ranks) == 1 else ""
+
+
+def _from_anyone(need: dict) -> bool:
+    return need["kind"] in ("recv", "probe") and need["peer"] == ANY
 
 
 def _label(call: str, need: dict) -> str:
@@ -118,33 +232,15 @@ def _label(call: str, need: dict) -> str:
     return name
 
 
-def _entered(state: dict, need: dict) -> int:
-    return state["entered"].get(str(need["comm"]), (0, ""))[0]
-
-
-def _targets(rank: int, need: dict, states: Sequence[dict]) -> Iterator[int]:
-    if need["kind"] == "collective":
-        missing = [m for m in need["members"] if _entered(states[m], need) < need["index"]]
-        # Where all have come and nobody leaves, they called different collectives.
-        others = missing or [m for m in need["members"] if m != rank]
-        yield from others
-    elif need["kind"] != "unknown" and need["peer"] == ANY:
-        yield from (m for m in need["members"] if m != rank)
-    elif need["kind"] != "unknown":
-        yield need["peer"]
-
-
 def _circle(arrows: Sequence[Edge]) -> list[int]:
     """The ranks of a shortest circle of arrows, each waiting for the next; [] if there is none."""
-    after: dict[int, list[int]] = {}
-    for edge in arrows:
-        after.setdefault(edge.source, []).append(edge.target)
+    after = _after(arrows)
     best: list[int] = []
     for start in sorted(after):
         paths, seen = [[start]], set()
         while paths:
             path = paths.pop(0)
-            for target in after.get(path[-1], ()):
+            for target in sorted(after.get(path[-1], ())):
                 if target == start and (not best or len(path) < len(best)):
                     best = path
                 if target not in seen and target != start:
@@ -155,10 +251,18 @@ def _circle(arrows: Sequence[Edge]) -> list[int]:
 
 def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tuple[str, str]:
     states = report["states"]
-    if report["kind"] == "stopped":
-        return "stopped", "Stopped: all ranks were asked to leave the calls they were in."
+    match report["kind"]:
+        case "stopped":
+            return "stopped", "Stopped: all ranks were asked to leave the calls they were in."
+        case "mismatch":
+            return "mismatch", _place(report["mismatch"])
+        case "suspected":
+            return "suspected", (
+                f"Suspected: for {report['quiet']:.3g} s {_ranks(stuck)} did nothing but test in "
+                "a loop or wait, and nothing changed."
+            )
     name = "Deadlock" if report["kind"] == "deadlock" else "Nobody is left who could help"
-    for find in (_mismatch, _collective):
+    for find in (_wrong_message, _collective):
         for rank in stuck:
             for need in states[rank]["needs"]:
                 found = find(rank, need, states, report["unreceived"])
@@ -173,15 +277,48 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
         if states[edge.target]["state"] == "idle":
             text = f"rank {edge.source} waits for rank {edge.target}, which is idle"
             return "finished", f"{name}: {text}: no cell of it will come while this one runs."
-    for rank in stuck:
-        if states[rank]["state"] == "polling":
-            text = f"rank {rank} tests in a loop for something that nobody will do"
-            return "polling", f"{name}: {text}."
     ranks = ", ".join(map(str, stuck))
     return "circle", f"{name}: ranks {ranks} wait for each other."
 
 
-def _mismatch(rank, need, states, unreceived) -> tuple[str, str] | None:
+_ALIKE = (
+    "All ranks of a communicator make the same collective calls in the same order, with the same "
+    "root and operation: the data of a call that does not fit mean nothing."
+)
+
+
+def _place(mismatch: dict) -> str:
+    comm = mismatch["comm"]
+    where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}"
+    return (
+        f"Mismatch: as collective number {mismatch['index']} on {where} the ranks made calls that "
+        "do not fit together."
+    )
+
+
+def _entered(entered: dict[str, str]) -> list[str]:
+    """Who is in what, those in the same call on one line."""
+    groups: dict[str, list[int]] = {}
+    for rank, words in sorted(entered.items(), key=lambda item: int(item[0])):
+        groups.setdefault(words, []).append(int(rank))
+    return [f"{_ranks(ranks)}: {words}" for words, ranks in groups.items()]
+
+
+def _hung(ranks: Sequence[int]) -> str:
+    if not ranks:
+        return "Nobody hung in it, so without the scope it would have passed unseen."
+    return f"{_ranks(ranks).capitalize()} hung in it."
+
+
+def _no_proof(quiet: float) -> str:
+    return (
+        "This is no proof: a loop of tests may end by a clock, a file or a flag. If it would have, "
+        f"let such loops go on for longer: cluster.quiet({3 * quiet:.3g}) allows them "
+        f"{3 * quiet:.3g} s."
+    )
+
+
+def _wrong_message(rank, need, states, unreceived) -> tuple[str, str] | None:
     """A message that is there, but not the one this rank waits for."""
     if need["kind"] not in ("recv", "probe"):
         return None
@@ -211,29 +348,14 @@ def _wanted(need: dict) -> str:
 
 
 def _collective(rank, need, states, unreceived) -> tuple[str, str] | None:
-    if need["kind"] != "collective":
+    missing = need.get("targets", ()) if need["kind"] == "collective" else ()
+    if not missing:
         return None
+    names = " and ".join(f"rank {m} ({_doing(states[m])})" for m in missing[:3])
+    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
+    never = "never enters" if len(missing) == 1 else "never enter"
     call = states[rank]["call"]
-    missing = [m for m in need["members"] if _entered(states[m], need) < need["index"]]
-    if missing:
-        names = " and ".join(f"rank {m} ({_doing(states[m])})" for m in missing[:3])
-        more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-        never = "never enters" if len(missing) == 1 else "never enter"
-        return "collective", f"rank {rank} is in {call}, which {names}{more} {never}."
-    key = str(need["comm"])
-    mine = states[rank]["entered"][key][1]
-    for member in need["members"]:
-        count, theirs = states[member]["entered"].get(key, (0, ""))
-        if count == need["index"] and theirs != mine:
-            text = f"rank {rank} is in {_root(mine)} while rank {member} is in {_root(theirs)}"
-            return "order of collectives", f"the collectives do not fit: {text}."
-    return None
-
-
-def _root(entered: str) -> str:
-    """ "MPI_Bcast 2" as the scope writes it, to read."""
-    name, _, root = entered.partition(" ")
-    return f"{name} with root {root}" if root else name
+    return "collective", f"rank {rank} is in {call}, which {names}{more} {never}."
 
 
 def _doing(state: dict) -> str:

@@ -180,54 +180,9 @@ def ring(n: int, ax: Axes | None = None) -> Axes:
 # --- wait-for graph ------------------------------------------------------------------------
 
 
-def _is_enough(state: dict, target: int) -> bool:
-    """Is this target one of several of which one would free the rank?"""
-    if state.get("mode") == "any":
-        return True
-    needs = [need for need in state.get("needs", ()) if need["kind"] != "collective"]
-    named = any(need["peer"] == target for need in needs)
-    return not named and any(need["peer"] < 0 for need in needs)
-
-
-def _stuck(states: Sequence[dict], targets: dict[int, set[int]]) -> set[int]:
-    """Ranks that nobody can free: those left when all that can go on have gone on."""
-    stuck = {rank for rank, awaited in targets.items() if awaited}
-    while True:
-        freed = set()
-        for rank in stuck:
-            one_of = {t for t in targets[rank] if _is_enough(states[rank], t)}
-            if not (targets[rank] - one_of) & stuck and (not one_of or one_of - stuck):
-                freed.add(rank)
-        if not freed:
-            return stuck
-        stuck -= freed
-
-
-def _circles(stuck: set[int], targets: dict[int, set[int]]) -> list[set[int]]:
-    """Groups of stuck ranks that wait for one another, the one with the lowest rank first."""
-    reach = {}
-    for rank in stuck:
-        seen, todo = set(), [rank]
-        while todo:
-            new = (targets[todo.pop()] & stuck) - seen
-            seen |= new
-            todo += new
-        reach[rank] = seen
-    groups = {
-        frozenset(other for other in reach[rank] if rank in reach[other])
-        for rank in stuck
-        if rank in reach[rank]
-    }
-    return sorted((set(group) for group in groups), key=min)
-
-
 def _kinds(state: dict, target: int) -> set[str]:
     """What a rank needs of another one: "send", "recv", "collective"..."""
-    return {
-        need["kind"]
-        for need in state.get("needs", ())
-        if need["peer"] == target or (need["peer"] < 0 and target in need["members"])
-    }
+    return {need["kind"] for need in state.get("needs", ()) if target in need.get("targets", ())}
 
 
 def _doing(state: dict, target: int) -> str:
@@ -273,7 +228,12 @@ def _circle_words(group: set[int], states: Sequence[dict], targets: dict[int, se
     )
 
 
-def _chain_words(waiting: list[int], states: Sequence[dict], targets: dict[int, set[int]]) -> str:
+def _chain_words(
+    waiting: list[int],
+    states: Sequence[dict],
+    targets: dict[int, set[int]],
+    enough: set[tuple[int, int]],
+) -> str:
     """Waiting ranks that stand in no circle: whom they wait for in the end, and his state."""
     ends = sorted({t for rank in waiting for t in targets[rank] if not targets.get(t)})
     calls = {states[rank].get("call") for rank in waiting}
@@ -284,7 +244,7 @@ def _chain_words(waiting: list[int], states: Sequence[dict], targets: dict[int, 
         words += f" for rank {ends[0]}"
     elif len(ends) == 1:
         words += f" for rank {ends[0]} in the end"
-    elif len(waiting) == 1 and all(_is_enough(states[waiting[0]], end) for end in ends):
+    elif len(waiting) == 1 and all((waiting[0], end) in enough for end in ends):
         return f"{words} for any one of {rank_words(ends)}"
     elif ends:
         words += f" for {rank_words(ends)}"
@@ -295,7 +255,11 @@ def _chain_words(waiting: list[int], states: Sequence[dict], targets: dict[int, 
 
 
 def _wait_words(
-    states: Sequence[dict], targets: dict[int, set[int]], groups: list[set[int]], kind: str
+    states: Sequence[dict],
+    targets: dict[int, set[int]],
+    enough: set[tuple[int, int]],
+    groups: list[set[int]],
+    kind: str,
 ) -> str:
     waiting = sorted(rank for rank, awaited in targets.items() if awaited)
     if not waiting:
@@ -316,7 +280,7 @@ def _wait_words(
         verb = "wait" if len(behind) > 1 else "waits"
         parts.append(f"{rank_words(sorted(behind))} {verb} behind {rank_words(sorted(circled))}")
     if rest := [rank for rank in outside if rank not in behind]:
-        parts.append(_chain_words(rest, states, targets))
+        parts.append(_chain_words(rest, states, targets, enough))
     if kind == "starved":
         parts.append("nobody is left who could help")
     return sentence("; ".join(parts))
@@ -412,10 +376,11 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     if hasattr(verdict_or_states, "edges"):
         edges = tuple(verdict_or_states.edges)
         states = list(verdict_or_states.report["states"])
-        kind = getattr(verdict_or_states, "kind", "running")
+        kind, stuck = verdict_or_states.kind, verdict_or_states.report["ranks"]
     else:
         states = list(verdict_or_states)
-        edges, kind = waitfor.edges(states, unreceived=()), "running"
+        edges, kind = waitfor.edges(states), "running"
+        stuck = waitfor.stuck(states)
     needed = max([len(states), *(1 + max(e.source, e.target) for e in edges)])
     n = needed if n is None else n
     if n < max(1, needed):
@@ -431,7 +396,8 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
         labels = words.setdefault((edge.source, edge.target), [])
         if edge.label and edge.label not in labels:
             labels.append(edge.label)
-    groups = _circles(_stuck(states, targets), targets)
+    enough = {(edge.source, edge.target) for edge in edges if edge.enough}
+    groups = waitfor.circles(edges, stuck)
     group_of = {rank: number for number, group in enumerate(groups) for rank in group}
 
     ax, unit = _stage(n, ax)
@@ -441,7 +407,7 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     bends, bold, dashed, all_bold = {}, False, False, True
     for here, there in words:
         circle = here in group_of and group_of[here] == group_of.get(there)
-        either = len(targets[here]) > 1 and _is_enough(states[here], there)
+        either = len(targets[here]) > 1 and (here, there) in enough
         bold, dashed = bold or circle, dashed or either
         all_bold = all_bold and circle
         bends[here, there] = -0.22 if here in targets[there] else 0
@@ -479,7 +445,7 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
             handles.append(Line2D([], [], **look))
             labels.append(name)
     legend(ax, handles, labels, 4 if len(handles) <= 4 else 3)
-    return finish(ax, _wait_words(states, targets, groups, kind), 10)
+    return finish(ax, _wait_words(states, targets, enough, groups, kind), 10)
 
 
 def _label(

@@ -1,0 +1,223 @@
+"""Reports of the scope in words: who waits for whom, and what is said of it."""
+
+import pytest
+
+from ringside import errors, waitfor
+
+
+def need(kind, *targets, peer=None, tag=0, comm=0, index=0):
+    return {
+        "kind": kind,
+        "comm": comm,
+        "peer": targets[0] if peer is None else peer,
+        "tag": tag,
+        "bytes": 8,
+        "index": index,
+        "members": [0, 1, 2, 3],
+        "targets": list(targets),
+    }
+
+
+def state(rank, call="", *needs, mode="all", doing=None, **more):
+    doing = doing or ("blocked" if needs else "idle")
+    return {
+        "rank": rank,
+        "state": doing,
+        "call": call,
+        "since": 0.5,
+        "mode": mode,
+        "needs": list(needs),
+        "posted": [],
+        "entered": {},
+        "verdict": {"kind": "running", "round": 3, "ranks": []},
+    } | more
+
+
+def report(kind, states, ranks=(), **more):
+    return {
+        "kind": kind,
+        "round": 3,
+        "generation": 1,
+        "seconds": 0.5,
+        "drained": 0,
+        "renewed": 0,
+        "failed": False,
+        "quiet": 20.0,
+        "mismatch": None,
+        "ranks": list(ranks),
+        "states": states,
+        "unreceived": [],
+    } | more
+
+
+def pairs(verdict):
+    return {(edge.source, edge.target) for edge in verdict.edges}
+
+
+def test_a_circle_is_named():
+    states = [state(r, "MPI_Recv", need("recv", (r + 1) % 3)) for r in range(3)]
+    verdict = waitfor.verdict(report("deadlock", states, range(3)))
+    assert verdict.cause == "circle"
+    assert verdict.sentences[0] == "Deadlock: 0 -> 1 -> 2 -> 0, each waits for the next."
+    assert verdict.sentences[1] == "  rank 0: MPI_Recv from rank 1 (tag 0)"
+    assert pairs(verdict) == {(0, 1), (1, 2), (2, 0)}
+
+
+def test_targets_are_the_judges():
+    """All four are members, and three have entered: the scope says for whom they wait."""
+    barrier = need("collective", 3, peer=-1, index=2)
+    states = [*(state(r, "MPI_Barrier", barrier) for r in range(3)), state(3)]
+    verdict = waitfor.verdict(report("starved", states, range(3)))
+    assert verdict.cause == "collective"
+    assert verdict.sentences[0] == (
+        "Nobody is left who could help: rank 0 is in MPI_Barrier, which rank 3 (idle: its cell has "
+        "ended) never enters."
+    )
+    assert pairs(verdict) == {(0, 3), (1, 3), (2, 3)}
+
+
+@pytest.mark.parametrize(
+    ("unreceived", "cause"),
+    [
+        ({"source": 1, "tag": 6, "comm": 0}, "tag"),
+        ({"source": 2, "tag": 5, "comm": 0}, "source"),
+        ({"source": 1, "tag": 5, "comm": 4}, "communicator"),
+        ({"source": 2, "tag": 6, "comm": 0}, "finished"),
+    ],
+)
+def test_a_message_that_does_not_fit_is_the_cause(unreceived, cause):
+    states = [state(0, "MPI_Recv", need("recv", 1, tag=5)), state(1), state(2)]
+    left = [{"dest": 0, "count": 1} | unreceived]
+    assert waitfor.verdict(report("starved", states, [0], unreceived=left)).cause == cause
+
+
+@pytest.mark.parametrize(
+    ("kind", "call", "line"),
+    [
+        (
+            "window",
+            "MPI_Win_fence",
+            "rank 0: MPI_Win_fence until ranks 1 and 2 synchronise as well",
+        ),
+        (
+            "buffer",
+            "MPI_Buffer_detach",
+            "rank 0: MPI_Buffer_detach until ranks 1 and 2 receive what is in it",
+        ),
+    ],
+)
+def test_needs_beyond_messages(kind, call, line):
+    states = [state(0, call, need(kind, 1, 2)), state(1), state(2)]
+    verdict = waitfor.verdict(report("starved", states, [0]))
+    assert verdict.sentences[1].strip() == line
+    assert verdict.cause == "finished"
+    assert pairs(verdict) == {(0, 1), (0, 2)}
+    assert not any(edge.enough for edge in verdict.edges)
+
+
+def test_one_of_several_is_enough():
+    anyone = need("recv", 1, 2, peer=-1)
+    assert all(edge.enough for edge in waitfor.edges([state(0, "MPI_Recv", anyone)]))
+    two = [need("recv", 1), need("recv", 2)]
+    assert all(edge.enough for edge in waitfor.edges([state(0, "MPI_Waitany", *two, mode="any")]))
+    assert not any(edge.enough for edge in waitfor.edges([state(0, "MPI_Waitall", *two)]))
+    # Rank 1 is needed by name as well.
+    both = waitfor.edges([state(0, "MPI_Waitall", anyone, need("send", 1))])
+    assert {edge.target: edge.enough for edge in both} == {1: False, 2: True}
+
+
+def test_circles_are_those_of_the_stuck():
+    arrows = [waitfor.Edge(*pair, "") for pair in ((0, 1), (1, 0), (2, 0), (3, 4), (4, 3))]
+    assert waitfor.circles(arrows, {0, 1, 2, 3, 4}) == [{0, 1}, {3, 4}]
+    assert waitfor.circles(arrows, {0, 1, 2}) == [{0, 1}]
+    assert waitfor.circles(arrows, ()) == []
+
+
+def test_the_newest_round_says_who_is_stuck():
+    old = {"kind": "deadlock", "round": 2, "ranks": [0]}
+    new = {"kind": "starved", "round": 3, "ranks": [1, 2]}
+    assert waitfor.stuck([state(0, verdict=old), state(1, verdict=new), state(2)]) == (1, 2)
+    assert waitfor.stuck([state(0), state(1)]) == ()
+
+
+ENTERED = {"0": "MPI_Bcast, root 0, 8 B", "1": "MPI_Barrier", "2": "MPI_Barrier"}
+
+
+def test_a_mismatch_names_every_call():
+    mismatch = {"comm": 0, "index": 3, "entered": ENTERED}
+    barrier = need("collective", 0, peer=-1, index=3)
+    states = [state(0), *(state(r, "MPI_Barrier", barrier) for r in (1, 2))]
+    verdict = waitfor.verdict(report("mismatch", states, [1, 2], mismatch=mismatch))
+    assert (verdict.kind, verdict.cause, verdict.ranks) == ("mismatch", "mismatch", (1, 2))
+    assert verdict.sentences[:4] == (
+        "Mismatch: as collective number 3 on MPI_COMM_WORLD the ranks made calls that do not fit "
+        "together.",
+        "  rank 0: MPI_Bcast, root 0, 8 B",
+        "  ranks 1 and 2: MPI_Barrier",
+        "Ranks 1 and 2 hung in it.",
+    )
+    assert "mean nothing" in verdict.sentences[4]
+
+
+def test_a_mismatch_that_did_not_hang_is_named_too():
+    mismatch = {"comm": 2, "index": 1, "entered": ENTERED}
+    verdict = waitfor.verdict(report("mismatch", [state(r) for r in range(3)], mismatch=mismatch))
+    assert "on communicator 2" in verdict.sentences[0]
+    assert verdict.sentences[3].startswith("Nobody hung in it")
+
+
+def test_a_suspicion_says_that_it_is_no_proof_and_what_to_do():
+    loop = state(0, "MPI_Test", need("recv", 1), doing="polling")
+    verdict = waitfor.verdict(report("suspected", [loop, state(1)], [0], quiet=20.0))
+    assert verdict.sentences[0].startswith("Suspected: for 20 s rank 0 did nothing but test")
+    assert verdict.sentences[1] == "  rank 0: a loop of MPI_Test from rank 1 (tag 0)"
+    assert "no proof" in verdict.sentences[2]
+    assert "cluster.quiet(60)" in verdict.sentences[2]
+
+
+@pytest.mark.parametrize(
+    ("drained", "renewed", "words"),
+    [
+        (1, 0, "so 1 message that was left over was taken out. The"),
+        (0, 1, "so the collectives of 1 communicator were put in step again. The"),
+        (3, 2, "so 3 messages that were left over were taken out and the collectives of 2 comm"),
+    ],
+)
+def test_what_was_cleared_is_said(drained, renewed, words):
+    text = waitfor.cleared(report("cleared", [], drained=drained, renewed=renewed))
+    assert text.startswith(errors.PREFIX)
+    assert words in text
+    assert "cluster.restart()" in waitfor.cleared(report("cleared", [], failed=True))
+
+
+def test_messages_left_over_are_counted():
+    def message(tag, count=1, comm=0):
+        return {"source": 0, "dest": 1, "tag": tag, "comm": comm, "count": count}
+
+    assert waitfor.unreceived([message(7)]) == (
+        "Ringside: sent and not received: 1 message from rank 0 to rank 1 (tag 7). They stay, and "
+        "a later cell can receive them."
+    )
+    text = waitfor.unreceived([message(tag, 2, comm=3) for tag in range(5)])
+    assert "2 messages from rank 0 to rank 1 (tag 2, communicator 3), and 4 more." in text
+
+
+def test_what_is_not_judged_is_said_beside_the_call():
+    seen = state(0, "MPI_Recv", need("recv", 1), unjudged=["MPI_Isendrecv"])
+    assert waitfor.line(seen).endswith("from rank 1 (tag 0) (not judged: MPI_Isendrecv)")
+
+
+def told(verdict, *ranks):
+    raised = [(rank, "ValueError", f"of {rank}", ("--> 1 comm.Free()",)) for rank in ranks]
+    return errors.Deadlock(verdict, raised, note="Ringside: cleared").lines()
+
+
+def test_an_error_of_a_stuck_rank_stands_beneath_the_verdict():
+    """What left others waiting is a cause, what a freed rank then ran into is none."""
+    states = [state(0, "MPI_Recv", need("recv", 1)), state(1)]
+    verdict = waitfor.verdict(report("starved", states, [0]))
+    lines = told(verdict, 1, 0)
+    assert lines[:3] == ["rank 1 raised ValueError: of 1", "    --> 1 comm.Free()", lines[2]]
+    assert lines[2] == verdict.sentences[0]
+    after = ["rank 0 raised ValueError: of 0", "    --> 1 comm.Free()", "Ringside: cleared"]
+    assert lines[-3:] == after
