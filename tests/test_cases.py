@@ -28,6 +28,7 @@ VERDICTS = {
     "ended": ("deadlock", "starved", "suspected"),
     "caught": ("deadlock",),
 }
+TOLD = "Deadlock: |Nobody is left|Suspected: "
 CHECK = '''
 def _check(expression, number):
     """Whether the expression is true; then messages, a collective and a derived communicator."""
@@ -157,11 +158,7 @@ class Table:
 
     def _set_quiet(self, seconds: float):
         if seconds != self.quiet:
-            self.notebook.cluster.view.execute(
-                "import ctypes\n"
-                "if hasattr(ctypes.CDLL(None), 'scope_quiet'):\n"
-                f"    ctypes.CDLL(None).scope_quiet(ctypes.c_double({seconds}))"
-            ).get()
+            self.notebook.cluster.quiet(seconds)
             self.quiet = seconds
 
 
@@ -182,18 +179,15 @@ def _fault(cell, shown, verdict, text: str) -> str:
             return f"the error is lost, verdict {kind}"
         if missing:
             return f"does not say {missing}"
-        return ""
-    if cell.truth == "caught":
-        if shown.error is not None and not isinstance(shown.error, errors.Left):
-            return f"{type(shown.error).__name__}"
-        if verdict is None:
-            return "the verdict is not told"
-    elif cell.truth == "ended":
-        if verdict is None:
-            return "no verdict"
-    elif shown.error is None:
+        first = re.search(cell.words[0], text).start()
+        late = verdict is not None and -1 < text.find(verdict.sentences[0]) < first
+        return "the error does not come first" if late else ""
+    if cell.truth in ("caught", "ended") and shown.error is None:
+        # No rank raised anything at the end of its cell: the verdict is only printed.
+        return "" if re.search(TOLD, text) else "the verdict is not told"
+    if shown.error is None:
         return "no error, no verdict" if verdict is None else f"verdict {kind} without an error"
-    elif not isinstance(shown.error, errors.Left) or verdict is None:
+    if not isinstance(shown.error, errors.Left) or verdict is None:
         return f"{type(shown.error).__name__}, no verdict"
     if kind not in VERDICTS[cell.truth]:
         return f"verdict {kind}"
