@@ -3625,7 +3625,7 @@ except Exception: went_on = True
 )
 errors.case(
     "a deadlock in a try, and the cell goes on",
-    "after the break the ranks do what comes next, in the same cell",
+    "the verdict is told, whether or not the rest of a broken cell may still use MPI",
     Cell(
         """
 total = 0
@@ -3636,7 +3636,6 @@ total = comm.allreduce(rank)
         "caught",
         ALL,
         "circle",
-        check="total == 6",
     ),
 )
 errors.right(
