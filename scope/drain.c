@@ -462,6 +462,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,
                taken < 0);
+    scope_outside_told(scope.told);
     pthread_cond_broadcast(&scope.settled);
     scope_unlock();
     scope_free_reports(now);

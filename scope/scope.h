@@ -18,6 +18,7 @@
  *   rounds.c       the thread that talks to the other ranks
  *   drain.c        taking out what is stuck
  *   report.c       what a rank says of itself, to the others and to Python
+ *   outside.c      what is different without a notebook, under `ringside run`
  *
  * Who runs what. The program's threads make the calls. A blocking call is served as its
  * nonblocking form and polled, so that it can be left. The scope's own thread, one a rank, talks
@@ -335,6 +336,13 @@ void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
 bool scope_away(void);
 
+/* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
+void *scope_outside_room(size_t bytes);      /* for the events; NULL: take your own */
+void scope_outside_begin(void);              /* MPI has begun, and the scope with it */
+void scope_outside_told(const char *report); /* of a break, before any call is left */
+void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
+void scope_outside_end(void);                /* MPI is about to end */
+
 /* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
                         long long bytes);
@@ -440,10 +448,6 @@ void scope_nap(double seconds);
 bool scope_complete(MPI_Request *request, bool keep_lock, double limit);
 struct report *scope_exchange(bool keep_lock, double limit);
 void scope_free_reports(struct report *reports);
-
-/* outside.c: for programs without a notebook */
-void scope_outside_broken(void);
-void scope_outside_end(void);
 
 /* Names, in the order of their numbers. */
 #define SCOPE_CALLS(X) \
