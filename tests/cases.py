@@ -41,6 +41,7 @@ class Cell:
     code: str
     truth: str = "right"
     stuck: tuple[int, ...] | None = None  # None: not the same with every library
+    core: tuple[int, ...] | None = None  # of these, who is stuck before the rest have come too
     cause: str | None = None  # of the verdict, where no other would be true
     words: tuple[str, ...] = ()  # what is shown must hold each of them
     check: str = "True"  # after a cell that is right, or goes on after a verdict
@@ -84,13 +85,13 @@ class Category:
         """A correct program."""
         self.case(name, why, Cell(code, check=check, words=words), **settings)
 
-    def deadlock(self, name, code, stuck=None, cause=None, why="", words=(), **settings):
+    def deadlock(self, name, code, stuck=None, cause=None, why="", core=None, **settings):
         """Ranks that wait for each other."""
-        self.case(name, why, Cell(code, "deadlock", stuck, cause, words), **settings)
+        self.case(name, why, Cell(code, "deadlock", stuck, core, cause), **settings)
 
-    def starved(self, name, code, stuck=None, cause=None, why="", words=(), **settings):
+    def starved(self, name, code, stuck=None, cause=None, why="", **settings):
         """Ranks that wait for ranks whose cell has ended."""
-        self.case(name, why, Cell(code, "starved", stuck, cause, words), **settings)
+        self.case(name, why, Cell(code, "starved", stuck, cause=cause), **settings)
 
     def unlike(self, name, code, *words, why="", **settings):
         """Collectives that do not fit; `words`: what must be named."""
@@ -154,6 +155,7 @@ order.deadlock(
     "got = comm.recv(source={0: 1, 1: 0, 2: 0, 3: 2}[rank])",
     ALL,
     "circle",
+    core=(0, 1),
     why="who waits for a stuck rank is stuck",
 )
 order.deadlock(
@@ -235,6 +237,7 @@ comm.Barrier()
 if rank == 1: comm.Recv(data, source=0)
 """,
     ALL,
+    core=(0, 1),
     why="3.5 and 6.14: rank 1 comes to its receive only after the barrier",
 )
 order.deadlock(
@@ -250,6 +253,7 @@ else:
     comm.Barrier()
 """,
     ALL,
+    core=(0, 1),
     why="6.14, example 2: a collective and a message that wait for each other",
 )
 order.deadlock(
@@ -561,6 +565,7 @@ comm.Barrier()
 if rank == 1: message.Recv(data)
 """,
     ALL,
+    core=(0, 1),
     why="3.8.2: a probed message has not been received",
 )
 matching.deadlock(
@@ -571,6 +576,7 @@ if rank == 1: comm.Probe(source=0)
 comm.Barrier()
 """,
     ALL,
+    core=(0, 1),
     why="3.8.1: a probe takes nothing",
 )
 matching.starved(
@@ -869,6 +875,7 @@ if rank == 0: comm.Irecv(np.zeros(1), source=1).Wait()
 comm.Barrier()
 """,
     ALL,
+    core=(0, 1),
     why="rank 1 waits for rank 0 in the barrier",
 )
 requests.deadlock(
@@ -1725,6 +1732,7 @@ first.Barrier()
 second.Barrier()
 """,
     ALL,
+    core=(0,),
     why="6.14: an order that is right on each communicator, and a circle over both",
 )
 collectives.deadlock(
@@ -1735,6 +1743,7 @@ if rank == 0: half.Barrier()
 else: comm.Barrier()
 """,
     ALL,
+    core=(0, 2),
     why="rank 0 waits for rank 2 on the half, the others for rank 0 on the whole",
 )
 collectives.deadlock(
@@ -1747,6 +1756,7 @@ if rank == 2: comm.Recv(np.zeros(1), source=0)
 if rank == 0: comm.Send(np.ones(1), dest=2)
 """,
     (0, 1, 2),
+    core=(0, 2),
     why="rank 2 leaves its barrier with rank 3 and waits for rank 0, which waits for it",
 )
 collectives.starved(
@@ -2426,6 +2436,7 @@ elif rank: other = comm.Create_group(group, tag=3)
 else: comm.Barrier()
 """,
     ALL,
+    core=(3,),
     why="ranks 1 and 2 wait for rank 3, and it for them",
 )
 communicators.starved(
@@ -2472,6 +2483,7 @@ a, b = comm.Dup(), comm.Dup()
 for one in ((a, b) if rank == 2 else (b, a)): other = one.Dup()
 """,
     ALL,
+    core=(2,),
     why="7.4.2: a circle over two communicators",
 )
 communicators.deadlock(
@@ -2690,6 +2702,7 @@ if rank != 1: win.Fence()
 comm.Barrier()
 """,
     ALL,
+    core=(1,),
     why="12.5.1: the others wait for rank 1 in the fence, and it for them in the barrier",
 )
 one_sided.starved(
@@ -2795,6 +2808,7 @@ else:
     comm.Barrier()
 """,
     ALL,
+    core=(0, 1),
     why="12.5.3: rank 0 unlocks only after the barrier",
 )
 one_sided.deadlock(
@@ -2812,6 +2826,7 @@ if rank < 2:
 comm.Barrier()
 """,
     ALL,
+    core=(0, 1),
     why="12.5.3: each holds what the other wants",
 )
 one_sided.deadlock(
@@ -3161,7 +3176,7 @@ helper.join()
 """,
         check="got == [left]",
     ),
-    Cell("comm.Recv(np.zeros(1), source=left)", "deadlock", ALL, "circle"),
+    Cell("comm.Recv(np.zeros(1), source=left)", "deadlock", ALL, cause="circle"),
 )
 threads.starved(
     "a thread that ends without having sent",
@@ -3618,7 +3633,7 @@ except Exception: went_on = True
 """,
         "caught",
         ALL,
-        "circle",
+        cause="circle",
         check="went_on",
     ),
     Cell(NEXT_BCAST, check=IS_FRESH),
@@ -3635,7 +3650,7 @@ total = comm.allreduce(rank)
 """,
         "caught",
         ALL,
-        "circle",
+        cause="circle",
     ),
 )
 errors.right(
@@ -3672,7 +3687,7 @@ for step in range(100):
 # -------------------------------------------------------------------------------- after the break
 
 after = Category("after the break")
-RING = Cell("comm.Recv(np.zeros(1), source=left)", "deadlock", ALL, "circle")
+RING = Cell("comm.Recv(np.zeros(1), source=left)", "deadlock", ALL, cause="circle")
 
 after.case(
     "a second Wait for a broken receive",
@@ -3681,7 +3696,7 @@ after.case(
         "into = np.full(1, -7.0)\nq = comm.Irecv(into, source=left)\nq.Wait()",
         "deadlock",
         ALL,
-        "circle",
+        cause="circle",
     ),
     Cell("q.Wait()", "error", words=("(?i)irecv|was left|broken",)),
 )
@@ -3692,7 +3707,7 @@ after.case(
         "into = np.full(1, -7.0)\nqs = [comm.Irecv(into, source=left)]\nMPI.Request.Waitall(qs)",
         "deadlock",
         ALL,
-        "circle",
+        cause="circle",
     ),
     Cell("while not qs[0].Test(): pass", "error", words=("(?i)irecv|was left|broken",)),
 )
@@ -3707,7 +3722,7 @@ if rank < 2: comm.Recv(np.zeros(1), source=1 - rank)
 """,
         "deadlock",
         (0, 1),
-        "circle",
+        cause="circle",
     ),
     Cell(
         """
@@ -3732,7 +3747,7 @@ q.Wait()
 """,
         "deadlock",
         ALL,
-        "circle",
+        cause="circle",
     ),
     Cell(
         "MPI.Prequest.Startall([q, s])\nMPI.Request.Waitall([q, s])\nq.Free(); s.Free()",
@@ -3766,7 +3781,12 @@ after.case(
 after.case(
     "variables of before",
     "only calls are left, nothing is lost",
-    Cell("mine = {'rank': rank}\ncomm.Recv(np.zeros(1), source=left)", "deadlock", ALL, "circle"),
+    Cell(
+        "mine = {'rank': rank}\ncomm.Recv(np.zeros(1), source=left)",
+        "deadlock",
+        ALL,
+        cause="circle",
+    ),
     Cell("got = comm.allgather(mine['rank'])", check="got == [0, 1, 2, 3]"),
 )
 after.case(
@@ -3781,7 +3801,7 @@ cart.Recv(np.zeros(1), source=(rank + 1) % size)
 """,
         "deadlock",
         ALL,
-        "circle",
+        cause="circle",
     ),
     Cell(
         """

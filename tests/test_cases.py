@@ -193,7 +193,8 @@ def _fault(cell, shown, verdict, text: str) -> str:
         return f"verdict {kind}"
     if verdict.sentences[0] not in text:
         return "the verdict is not shown"
-    if cell.stuck is not None and verdict.ranks != cell.stuck:
+    core = set(cell.stuck or ()) if cell.core is None else set(cell.core)
+    if cell.stuck is not None and not core <= set(verdict.ranks) <= set(cell.stuck):
         return f"stuck ranks {verdict.ranks} instead of {cell.stuck}"
     if cell.cause is not None and verdict.cause != cell.cause:
         return f"cause {verdict.cause} instead of {cell.cause}"
