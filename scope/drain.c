@@ -18,7 +18,7 @@
 
 static const double drain_limit = 20;
 static const double away_limit = 0.2;
-static const double finish_limit = 5; /* of a drain, for collectives that all ranks have entered */
+static const double finish_limit = 3; /* of a drain, for collectives that all ranks have entered */
 
 /* ---- messages ---- */
 
@@ -259,6 +259,7 @@ static void finish_collectives(const struct report *reports) {
         if (!next)
             break;
         last = next->number;
+        next->lost = first_hopeless(reports, next) != INT_MAX;
         n += join_all(reports, next, joined + n, ROOM - n);
     }
     for (bool open = true; open && scope_now() - start < finish_limit;) {
@@ -278,21 +279,28 @@ static void finish_collectives(const struct report *reports) {
     free(joined);
 }
 
-/* Is there a collective on this communicator that not all its ranks have finished? Not on one that
- * some have yet to make, or have freed. */
+/* Some may have yet to make this communicator, or have freed it: then it is left as it is. */
+static bool all_have(const struct report *reports, const struct comm *c) {
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct record *e = scope_entered(&reports[c->world[m]], c->number);
+        if (!e || e->kind == GONE)
+            return false;
+    }
+    return true;
+}
+
+/* Is there a collective on this communicator that not all its ranks have finished? */
 static bool is_stuck(const struct report *reports, const struct comm *c) {
-    bool stuck = false;
     for (int m = 0; m < c->size + c->remote; m++) {
         const struct report *report = &reports[c->world[m]];
-        if (!scope_entered(report, c->number))
-            return false;
         for (int i = 0; i < report->rows; i++) {
             const struct record *r = &report->row[i];
-            stuck = stuck || (r->row == POSTED && r->kind == COLLECTIVE &&
-                              (r->comm == c->number || r->peer == c->number));
+            if (r->row == POSTED && r->kind == COLLECTIVE &&
+                (r->comm == c->number || r->peer == c->number))
+                return true;
         }
     }
-    return stuck;
+    return false;
 }
 
 static void give_up(const struct comm *c) {
@@ -320,7 +328,7 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!unlike && !is_stuck(reports, next))
+        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next)))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)
@@ -346,7 +354,7 @@ static int out_of_step(const struct report *reports) {
 
 /* ---- all of it ---- */
 
-/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is all its user sees. */
+/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is what it shows. */
 static void explain(const struct report *mine, const struct verdict *verdict, int kind) {
     static const char *const why[] = {
         [STARVED] = "nobody is left who could help",
@@ -421,7 +429,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     struct report *now = NULL;
     struct unreceived *rest = NULL;
     scope_lock();
-    /* Who is about to have a new communicator gets it first, unless another rank is held already. */
+    /* Who is about to have a new communicator gets it first, unless another rank is held. */
     for (const double start = scope_now(); scope_away() && scope_now() - start < away_limit;) {
         scope_unlock();
         scope_nap(0.001);
@@ -457,7 +465,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     scope.generation++;
     scope.unhide = true;
     scope.raise = scope.busy;
-    scope.broken = scope.busy;
+    scope.broken = scope.busy && (kind == MISMATCH || !scope.settling);
     atomic_store(&scope.stop, NO_STOP);
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,

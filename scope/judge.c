@@ -103,9 +103,11 @@ const struct record *scope_place(const struct report *report, int comm, int inde
 
 /* ---- unlike collectives ---- */
 
+/* A reduction adds like to like; of other collectives only the lengths are compared. */
 bool scope_alike(const struct record *a, const struct record *b) {
     return a->name == b->name && a->tag == b->tag && a->waiter == b->waiter &&
-           (a->size == b->size || a->size < 0 || b->size < 0) && a->detail == b->detail;
+           (a->size == b->size || a->size < 0 || b->size < 0) && a->detail == b->detail &&
+           (a->likeness == b->likeness || a->likeness == 0 || b->likeness == 0);
 }
 
 static int compare_places(const void *a, const void *b) {
@@ -328,29 +330,27 @@ static bool stuck(const struct world *w, const long long *before, struct verdict
 }
 
 /* Nobody computes, nothing has changed for long: no proof, as a loop of tests may end by itself,
- * and there may be what was not judged. */
-static int suspect(struct world *w, bool blind, const long long *before, struct verdict *verdict) {
-    bool polling = false, idle = false;
+ * and there may be what was not judged. `at_least`: how many are starved as it is. */
+static int suspect(struct world *w, const long long *before, int at_least,
+                   struct verdict *verdict) {
+    bool idle = false;
     for (int r = 0; r < w->n; r++) {
         if (w->reports[r].state == COMPUTING || w->reports[r].epoch != before[r])
             return RUNNING;
-        polling = polling || w->reports[r].state == POLLING;
         idle = idle || w->reports[r].state == IDLE;
     }
+    verdict->suspicion = true;
     for (int kind = SUSPECTED; kind != RUNNING; kind = kind == SUSPECTED ? STARVED : RUNNING) {
         follow(w, kind == SUSPECTED, false);
-        if (polling && stuck(w, before, verdict)) {
-            verdict->suspicion = true;
+        if (stuck(w, before, verdict) && verdict->stuck > at_least)
             return kind;
-        }
     }
     verdict->stuck = 0;
     for (int r = 0; r < w->n; r++) {
-        verdict->is_stuck[r] = blind && waits(w, r);
+        verdict->is_stuck[r] = waits(w, r);
         verdict->stuck += verdict->is_stuck[r];
     }
-    verdict->suspicion = verdict->stuck > 0;
-    return verdict->stuck == 0 ? RUNNING : idle ? STARVED : SUSPECTED;
+    return verdict->stuck <= at_least ? RUNNING : idle ? STARVED : SUSPECTED;
 }
 
 void scope_judge(int n, const struct report *reports, const long long *before,
@@ -373,8 +373,15 @@ void scope_judge(int n, const struct report *reports, const long long *before,
             if (stuck(&w, before, verdict))
                 verdict->kind = kind;
         }
-        if (verdict->kind == RUNNING && quiet)
-            verdict->kind = suspect(&w, blind, before, verdict);
+        if (verdict->kind != DEADLOCK && quiet) {
+            const int starved = verdict->kind == STARVED ? verdict->stuck : 0;
+            const int kind = suspect(&w, before, starved, verdict);
+            verdict->suspicion = kind != RUNNING;
+            if (kind != RUNNING)
+                verdict->kind = kind;
+            else if (starved) /* as it was */
+                follow(&w, false, true), stuck(&w, before, verdict);
+        }
     }
     if (verdict->kind == RUNNING) {
         verdict->stuck = 0;

@@ -243,7 +243,7 @@ static bool hold_round(void) {
         else
             kind = RUNNING;
     }
-    int asked = stop; /* in vain: someone may have come to help since, or nothing was to be cleared */
+    int asked = stop; /* in vain: someone has come to help since, or nothing was to be cleared */
     if (kind == RUNNING && stop != NO_STOP)
         atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
     if (kind == RUNNING) {
@@ -427,26 +427,32 @@ void scope_finish(void) {
 
 /* ---- for Python (ringside.scope) ---- */
 
-static bool unsettled(void) {
+/* Is there something to compare, or a message of this rank's that was not received while others may
+ * yet receive it in this cell? */
+static bool unsettled(bool first) {
+    bool others = false;
+    for (int r = 0; r < scope.size && scope.last; r++)
+        others = others || (scope.last[r].state != IDLE && !scope.last[r].settling);
     for (int i = 0; i < scope.n_comms; i++)
-        if (scope.comms[i]->places > 0)
+        if (first && scope.comms[i]->places > 0)
             return true;
-    return scope.n_counts > 0;
+    return scope.n_counts > 0 && (first || others);
 }
 
 /* At the end of a cell: what there is to say of it, as JSON to be given back with scope_release.
  * Waits at most `limit` seconds for a round, if there is anything to compare. */
 char *scope_settle(double limit) {
     scope_lock();
-    if (atomic_load(&scope.ready) && atomic_load(&scope.on) && !scope.broken && unsettled()) {
+    const bool on = atomic_load(&scope.ready) && atomic_load(&scope.on);
+    const struct timespec until = in(limit);
+    bool in_time = true;
+    for (bool first = true; on && in_time && !scope.broken && unsettled(first); first = false) {
         const int before = scope.settlings;
-        const struct timespec until = in(limit);
         scope.settling = true;
         scope.epoch++;
         pthread_cond_signal(&scope.bell);
-        while (scope.settlings == before && !scope.broken &&
-               pthread_cond_timedwait(&scope.settled, &scope.lock, &until) == 0)
-            ;
+        while (in_time && scope.settlings == before && !scope.broken)
+            in_time = pthread_cond_timedwait(&scope.settled, &scope.lock, &until) == 0;
         scope.settling = false;
     }
     char *text = scope_settled_text();

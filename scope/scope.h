@@ -65,6 +65,7 @@ enum need { SEND, RECV, PROBE, COLLECTIVE, WINDOW, BUFFER, UNKNOWN };
 enum kind { RUNNING, STARVED, DEADLOCK, MISMATCH, SUSPECTED, STOPPED, CLEARED };
 enum stop { NO_STOP, STOP_USER, STOP_STARVED, STOP_CLEAR };
 
+enum { GONE = 1 };
 enum { ANY_PEER = -1, NO_PEER = -2, ANY_LABEL = -1 };
 
 /* One row of what a rank tells the others. */
@@ -75,7 +76,7 @@ enum row {
     SENT,       /* `count` messages to `peer` under `tag` */
     RECEIVED,
     HELD,       /* messages that a matched probe took, and whose receive has not begun */
-    ENTERED,    /* `index`: how many collectives it has entered on `comm` */
+    ENTERED,    /* `index`: how many collectives it has entered on `comm`; GONE: and freed it */
     PLACE,      /* the collective it entered there as number `index`, where not yet compared */
     MEMBER,     /* `peer` belongs to `comm` */
     HOLDS       /* it has locked `peer` of a window */
@@ -90,6 +91,7 @@ struct record {
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
+    int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */
@@ -161,6 +163,7 @@ struct comm {
     int places, room;
     uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
     int hashed;
+    bool lost; /* a break leaves the shadow with what cannot be ended */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
 };
@@ -331,6 +334,7 @@ bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing
 bool scope_any_polls(void);
 bool scope_any_waits(double since);
 void scope_watch_tests(double now);
+bool scope_helpers_rest(void); /* threads that never called MPI do not compute */
 /* Out of the lock for a call that waits for the other ranks inside the library, and back. */
 void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
@@ -388,6 +392,7 @@ uint64_t scope_mix_place(uint64_t hash, const struct record *place);
 void scope_hash_last(struct comm *c);
 int scope_operation(MPI_Op op);
 int scope_type(MPI_Datatype type);
+const char *scope_likeness(int likeness); /* in words, "" for none */
 const char *scope_operation_name(int operation);
 
 /* comms.c */
@@ -457,7 +462,8 @@ void scope_free_reports(struct report *reports);
     X(Imrecv) X(Wait) X(Waitall) X(Waitany) X(Waitsome) X(Test) X(Testall) X(Testany) \
     X(Testsome) X(Request_get_status) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) \
     X(Recv_init) X(Start) \
-    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) \
+    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) X(Comm_detach_buffer) \
+    X(Buffer_flush) X(Comm_flush_buffer) \
     X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) \
     X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) X(Allgatherv) X(Alltoall) X(Alltoallv) \
     X(Alltoallw) X(Scan) X(Exscan) X(Reduce_scatter) X(Reduce_scatter_block) \

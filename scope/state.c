@@ -292,9 +292,10 @@ void scope_tested(const struct call *call, bool success) {
 /* A thread seems to wait when it has done nothing but test for a second, and has not computed
  * between its tests: little processor time a test, or little in all as it sleeps between them. */
 bool scope_polls(const struct thread *t) {
-    static const double little = 8e-6, share = 0.15;
+    static const double little = 8e-6, share = 0.15, woken = 5e-4;
     return scope.busy && !t->waiting && t->tests > 5 &&
-           (t->cpu_per_test < little || t->cpu_share < share) && t->last - t->start > 1 &&
+           (t->cpu_per_test < little || (t->cpu_share < share && t->cpu_per_test < woken)) &&
+           t->last - t->start > 1 &&
            scope_now() - t->last < 0.1 + 2 * t->gap;
 }
 
@@ -305,14 +306,41 @@ bool scope_any_polls(void) {
     return false;
 }
 
+static double seconds_of(clockid_t clock) {
+    struct timespec t;
+    return clock_gettime(clock, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Threads that never called MPI, as a pool that has nothing to do: how much processor time is
+ * spent beside those that are known? */
+static double helpers_share = 1;
+
+bool scope_helpers_rest(void) { return helpers_share < 0.15; }
+
+static void watch_helpers(double now) {
+    static double last, spent;
+    if (atomic_load(&scope.helpers) == 0) {
+        helpers_share = 1;
+        last = 0;
+        return;
+    }
+    if (now - last < 0.5)
+        return;
+    double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    for (const struct thread *t = scope.threads; t; t = t->next)
+        others -= seconds_of(t->clock);
+    helpers_share = last > 0 ? (others - spent) / (now - last) : 1;
+    last = now;
+    spent = others;
+}
+
 /* How much processor time the program spends between two tests, five times a second. */
 void scope_watch_tests(double now) {
+    watch_helpers(now);
     for (struct thread *t = scope.threads; t; t = t->next) {
-        struct timespec time;
-        if (t->tests == 0 || (t->tests_seen > 0 && now - t->wall_seen < 0.2) ||
-            clock_gettime(t->clock, &time))
+        if (t->tests == 0 || (t->tests_seen > 0 && now - t->wall_seen < 0.2))
             continue;
-        const double cpu = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
+        const double cpu = seconds_of(t->clock);
         if (t->tests_seen > 0 && t->tests > t->tests_seen) {
             t->cpu_per_test = (cpu - t->cpu_seen) / (double)(t->tests - t->tests_seen);
             t->cpu_share = (cpu - t->cpu_seen) / (now - t->wall_seen);
