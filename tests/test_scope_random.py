@@ -559,7 +559,7 @@ def mistold(program, error):
     if not any(len(parts) == len(end.raised) for end in ends):
         return f"errors of {len(parts)} ranks"
     notes = getattr(error, "__notes__", [])
-    if all(end.left is not (not notes) for end in ends):
+    if all(end.left is (not notes) for end in ends):
         return f"what is said of it: {notes}"
     return ""
 
