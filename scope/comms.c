@@ -586,6 +586,8 @@ int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
     const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
     if (!err && *provided == MPI_THREAD_MULTIPLE)
         scope_start();
+    if (!err)
+        scope_outside_begin();
     return err;
 }
 
@@ -599,6 +601,7 @@ int MPI_Init(int *argc, char ***argv) {
 int MPI_Finalize(void) {
     struct call call;
     struct comm *c = NULL;
+    scope_outside_end();
     if (scope_begin(&call, CALL_Finalize, MPI_COMM_WORLD, &c) == GO) {
         struct record need = {.kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER};
         call.probe = &need;

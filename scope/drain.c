@@ -259,6 +259,7 @@ static void finish_collectives(const struct report *reports) {
         if (!next)
             break;
         last = next->number;
+        next->lost = first_hopeless(reports, next) != INT_MAX;
         n += join_all(reports, next, joined + n, ROOM - n);
     }
     for (bool open = true; open && scope_now() - start < finish_limit;) {
@@ -278,21 +279,28 @@ static void finish_collectives(const struct report *reports) {
     free(joined);
 }
 
-/* Is there a collective on this communicator that not all its ranks have finished? Not on one that
- * some have yet to make, or have freed. */
+/* Some may have yet to make this communicator, or have freed it: then it is left as it is. */
+static bool all_have(const struct report *reports, const struct comm *c) {
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct record *e = scope_entered(&reports[c->world[m]], c->number);
+        if (!e || e->kind == GONE)
+            return false;
+    }
+    return true;
+}
+
+/* Is there a collective on this communicator that not all its ranks have finished? */
 static bool is_stuck(const struct report *reports, const struct comm *c) {
-    bool stuck = false;
     for (int m = 0; m < c->size + c->remote; m++) {
         const struct report *report = &reports[c->world[m]];
-        if (!scope_entered(report, c->number))
-            return false;
         for (int i = 0; i < report->rows; i++) {
             const struct record *r = &report->row[i];
-            stuck = stuck || (r->row == POSTED && r->kind == COLLECTIVE &&
-                              (r->comm == c->number || r->peer == c->number));
+            if (r->row == POSTED && r->kind == COLLECTIVE &&
+                (r->comm == c->number || r->peer == c->number))
+                return true;
         }
     }
-    return stuck;
+    return false;
 }
 
 static void give_up(const struct comm *c) {
@@ -320,7 +328,7 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!unlike && !is_stuck(reports, next))
+        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next)))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)
@@ -462,6 +470,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,
                taken < 0);
+    scope_outside_told(scope.told);
     pthread_cond_broadcast(&scope.settled);
     scope_unlock();
     scope_free_reports(now);

@@ -18,6 +18,7 @@
  *   rounds.c       the thread that talks to the other ranks
  *   drain.c        taking out what is stuck
  *   report.c       what a rank says of itself, to the others and to Python
+ *   outside.c      what is different without a notebook, under `ringside run`
  *
  * Who runs what. The program's threads make the calls. A blocking call is served as its
  * nonblocking form and polled, so that it can be left. The scope's own thread, one a rank, talks
@@ -64,6 +65,7 @@ enum need { SEND, RECV, PROBE, COLLECTIVE, WINDOW, BUFFER, UNKNOWN };
 enum kind { RUNNING, STARVED, DEADLOCK, MISMATCH, SUSPECTED, STOPPED, CLEARED };
 enum stop { NO_STOP, STOP_USER, STOP_STARVED, STOP_CLEAR };
 
+enum { GONE = 1 };
 enum { ANY_PEER = -1, NO_PEER = -2, ANY_LABEL = -1 };
 
 /* One row of what a rank tells the others. */
@@ -74,7 +76,7 @@ enum row {
     SENT,       /* `count` messages to `peer` under `tag` */
     RECEIVED,
     HELD,       /* messages that a matched probe took, and whose receive has not begun */
-    ENTERED,    /* `index`: how many collectives it has entered on `comm` */
+    ENTERED,    /* `index`: how many collectives it has entered on `comm`; `kind` GONE: and freed it */
     PLACE,      /* the collective it entered there as number `index`, where not yet compared */
     MEMBER,     /* `peer` belongs to `comm` */
     HOLDS       /* it has locked `peer` of a window */
@@ -160,6 +162,7 @@ struct comm {
     int places, room;
     uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
     int hashed;
+    bool lost; /* a break leaves the shadow with what cannot be ended */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
 };
@@ -335,6 +338,13 @@ void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
 bool scope_away(void);
 
+/* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
+void *scope_outside_room(size_t bytes);      /* for the events; NULL: take your own */
+void scope_outside_begin(void);              /* MPI has begun, and the scope with it */
+void scope_outside_told(const char *report); /* of a break, before any call is left */
+void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
+void scope_outside_end(void);                /* MPI is about to end */
+
 /* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
                         long long bytes);
@@ -440,10 +450,6 @@ void scope_nap(double seconds);
 bool scope_complete(MPI_Request *request, bool keep_lock, double limit);
 struct report *scope_exchange(bool keep_lock, double limit);
 void scope_free_reports(struct report *reports);
-
-/* outside.c: for programs without a notebook */
-void scope_outside_broken(void);
-void scope_outside_end(void);
 
 /* Names, in the order of their numbers. */
 #define SCOPE_CALLS(X) \

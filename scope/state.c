@@ -105,6 +105,7 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
     if (scope.raise && !cleans_up(name)) {
         scope.delivered = true;
         scope_unlock();
+        scope_outside_left((*c)->handle);
         PMPI_Comm_call_errhandler((*c)->handle, scope.code);
         return LEAVE;
     }
@@ -162,6 +163,8 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
         scope.delivered = true;
     call->thread->depth--;
     scope_unlock();
+    if (err != MPI_SUCCESS && err == scope.code)
+        scope_outside_left(handle);
     if (err != MPI_SUCCESS && (call->silent || err == scope.code || err == scope.refused))
         PMPI_Comm_call_errhandler(handle, err);
     return err;
@@ -336,7 +339,9 @@ int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void *value) {
 /* ---- begin ---- */
 
 bool scope_tables(void) {
-    scope.events = calloc(EVENTS, sizeof *scope.events);
+    scope.events = scope_outside_room(EVENTS * sizeof *scope.events);
+    if (!scope.events)
+        scope.events = calloc(EVENTS, sizeof *scope.events);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
