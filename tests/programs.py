@@ -711,7 +711,7 @@ def draft(rng: random.Random, careless: bool) -> tuple[tuple[Op, ...], ...]:
     return made.finish()
 
 
-MISTAKES = ("drop", "tag", "peer", "comm", "swap", "move", "turn", "extra", "raise", "raise")
+MISTAKES = ("drop", "tag", "peer", "comm", "swap", "move", "turn", "extra", "raise", "raise all")
 MISTAKES += ("collective",) * 3
 
 
@@ -742,9 +742,18 @@ def mutate(rng: random.Random, ranks: tuple[tuple[Op, ...], ...]) -> tuple[tuple
         del ops[at]
     elif kind == "raise":
         ops.insert(at, Op("raise"))
+    elif kind == "raise all":
+        return tuple(failing(rng, ops) for ops in ranks), "an error on each rank"
     if ops == list(ranks[rank]):
         return ranks, ""
     return (*ranks[:rank], tuple(ops), *ranks[rank + 1 :]), f"{kind} at {at} on rank {rank}"
+
+
+def failing(rng: random.Random, ops: tuple[Op, ...]) -> tuple[Op, ...]:
+    """The operations of a rank with an error among them, if possible where requests are open."""
+    begun = [at + 1 for at, op in enumerate(ops) if op.kind in STARTS]
+    at = rng.choice(begun[:2]) if begun else rng.randint(0, len(ops))
+    return (*ops[:at], Op("raise"), *ops[at:])
 
 
 def mistalk(rng: random.Random, ops: list[Op], at: int, kind: str, group: int) -> None:
