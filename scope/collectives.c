@@ -186,8 +186,8 @@ static bool valid_root(const struct comm *c, int root) {
 /* Of an intercommunicator no root is told. */
 static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : root; }
 
-/* MPICH (5.0.2) loses count of its own messages in nonblocking collectives between two groups: there
- * the blocking ones are the library's own, once all have come. */
+/* MPICH (5.0.2) loses count of its own messages in nonblocking collectives between two groups:
+ * there the blocking ones are the library's own, once all have come. */
 static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist) || c->remote; }
 
 #define AT_ROOT(a, b) (c->rank == root ? (a) : (b))
@@ -196,107 +196,104 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
  * own), count, type and operation on which all ranks have to agree (-1: they need not), its
  * parameters but the communicator, its arguments. C: count type, D: displacements. */
 #define COLLECTIVES(X, S, C, D, TOTAL)                                                           \
-    X(S, Bcast, Ibcast, root, (long long)count * size_of(type), (long long)count,                \
-      type, NO_OPERATION,                                                                        \
+    X(S, Bcast, Ibcast, root, (long long)count * size_of(type), (long long)count, type,          \
+      NO_OPERATION,                                                                              \
       (void *buf, C count, MPI_Datatype type, int root),                                         \
       buf, count, type, root)                                                                    \
-    X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count,              \
-      type, scope_operation(op),                                                                 \
-      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op, int root),     \
+    X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count, type,        \
+      scope_operation(op),                                                                       \
+      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op, int            \
+       root),                                                                                    \
       sendbuf, recvbuf, count, type, op, root)                                                   \
-    X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count * size_of(type), (long long)count,     \
-      type, scope_operation(op),                                                                 \
+    X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count * size_of(type), (long                 \
+      long)count, type, scope_operation(op),                                                     \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
-    X(S, Scan, Iscan, NO_ROOT, (long long)count * size_of(type), (long long)count,               \
-      type, scope_operation(op),                                                                 \
+    X(S, Scan, Iscan, NO_ROOT, (long long)count * size_of(type), (long long)count, type,         \
+      scope_operation(op),                                                                       \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Exscan, Iexscan, NO_ROOT, (long long)count * size_of(type), (long long)count,           \
       type, scope_operation(op),                                                                 \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
-    X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count * size_of(type), (long long)count,\
-      type, scope_operation(op),                                                                 \
+    X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count *                \
+      size_of(type), (long long)count, type, scope_operation(op),                                \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
-    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, TOTAL(counts, c),                          \
-      type, scope_operation(op),                                                                 \
-      (const void *sendbuf, void *recvbuf, const C counts[], MPI_Datatype type, MPI_Op op),      \
+    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, TOTAL(counts, c), type,                    \
+      scope_operation(op),                                                                       \
+      (const void *sendbuf, void *recvbuf, const C counts[], MPI_Datatype type, MPI_Op           \
+       op),                                                                                      \
       sendbuf, recvbuf, counts, type, op)                                                        \
-    X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long long)recvcount,\
-    (long long)sendcount),                                                                       \
-      AT_ROOT(recvtype, sendtype), NO_OPERATION,                                                 \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype, int root),                                                          \
+    X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long            \
+      long)recvcount, (long long)sendcount), AT_ROOT(recvtype, sendtype), NO_OPERATION,          \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
-    X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1,                    \
-      MPI_BYTE, NO_OPERATION,                                                                    \
+    X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1, MPI_BYTE,          \
+      NO_OPERATION,                                                                              \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
-      recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                          \
+       recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                         \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root)                 \
     X(S, Scatter, Iscatter, root, bytes_in(recvbuf, recvcount, recvtype), AT_ROOT((long          \
-    long)sendcount, (long long)recvcount),                                                       \
-      AT_ROOT(sendtype, recvtype), NO_OPERATION,                                                 \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype, int root),                                                          \
+      long)sendcount, (long long)recvcount), AT_ROOT(sendtype, recvtype), NO_OPERATION,          \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
-    X(S, Scatterv, Iscatterv, root, 0, -1,                                                       \
-      MPI_BYTE, NO_OPERATION,                                                                    \
+    X(S, Scatterv, Iscatterv, root, 0, -1, MPI_BYTE, NO_OPERATION,                               \
       (const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype,       \
-      void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                              \
+       void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                             \
       sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root)                 \
-    X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long long)recvcount,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long           \
+      long)recvcount, recvtype, NO_OPERATION,                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long long)recvcount,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long             \
+      long)recvcount, recvtype, NO_OPERATION,                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Neighbor_allgather, Ineighbor_allgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Neighbor_allgather, Ineighbor_allgather, NO_ROOT, bytes_in(sendbuf, sendcount,          \
+      sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Neighbor_alltoall, Ineighbor_alltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Neighbor_alltoall, Ineighbor_alltoall, NO_ROOT, bytes_in(sendbuf, sendcount,            \
+      sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), TOTAL(recvcounts, c),\
-      recvtype, NO_OPERATION,                                                                    \
+    X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype),               \
+      TOTAL(recvcounts, c), recvtype, NO_OPERATION,                                              \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
-      recvcounts[], const D displs[], MPI_Datatype recvtype),                                    \
+       recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
-    X(S, Neighbor_allgatherv, Ineighbor_allgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
-      recvtype, NO_OPERATION,                                                                    \
+    X(S, Neighbor_allgatherv, Ineighbor_allgatherv, NO_ROOT, bytes_in(sendbuf, sendcount,        \
+      sendtype), -1, recvtype, NO_OPERATION,                                                     \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
-      recvcounts[], const D displs[], MPI_Datatype recvtype),                                    \
+       recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
-    X(S, Alltoallv, Ialltoallv, NO_ROOT, 0, -1,                                                  \
-      MPI_BYTE, NO_OPERATION,                                                                    \
-      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype,      \
-      void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype recvtype),            \
+    X(S, Alltoallv, Ialltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
+      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
+       sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
+       recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
-    X(S, Neighbor_alltoallv, Ineighbor_alltoallv, NO_ROOT, 0, -1,                                \
-      MPI_BYTE, NO_OPERATION,                                                                    \
-      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype,      \
-      void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype recvtype),            \
+    X(S, Neighbor_alltoallv, Ineighbor_alltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
+      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
+       sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
+       recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
-    X(S, Alltoallw, Ialltoallw, NO_ROOT, 0, -1,                                                  \
-      MPI_BYTE, NO_OPERATION,                                                                    \
+    X(S, Alltoallw, Ialltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], const MPI_Datatype          \
-      sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[], const MPI_Datatype    \
-      recvtypes[]),                                                                              \
+       sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[], const                \
+       MPI_Datatype recvtypes[]),                                                                \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)          \
-    X(S, Neighbor_alltoallw, Ineighbor_alltoallw, NO_ROOT, 0, -1,                                \
-      MPI_BYTE, NO_OPERATION,                                                                    \
-      (const void *sendbuf, const C sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype   \
-      sendtypes[], void *recvbuf, const C recvcounts[], const MPI_Aint rdispls[], const          \
-      MPI_Datatype recvtypes[]),                                                                 \
+    X(S, Neighbor_alltoallw, Ineighbor_alltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
+      (const void *sendbuf, const C sendcounts[], const MPI_Aint sdispls[], const                \
+       MPI_Datatype sendtypes[], void *recvbuf, const C recvcounts[], const MPI_Aint             \
+       rdispls[], const MPI_Datatype recvtypes[]),                                               \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
 
 #define SERVE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, PARAMETERS, ...)              \

@@ -354,7 +354,7 @@ static int out_of_step(const struct report *reports) {
 
 /* ---- all of it ---- */
 
-/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is all its user sees. */
+/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is what it shows. */
 static void explain(const struct report *mine, const struct verdict *verdict, int kind) {
     static const char *const why[] = {
         [STARVED] = "nobody is left who could help",
@@ -429,7 +429,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     struct report *now = NULL;
     struct unreceived *rest = NULL;
     scope_lock();
-    /* Who is about to have a new communicator gets it first, unless another rank is held already. */
+    /* Who is about to have a new communicator gets it first, unless another rank is held. */
     for (const double start = scope_now(); scope_away() && scope_now() - start < away_limit;) {
         scope_unlock();
         scope_nap(0.001);

@@ -125,7 +125,8 @@ static void introduce(void) {
 
 typedef void *object; /* PyObject *: Python's header is not needed for this */
 
-/* In Python: the lines being executed, innermost first; flushes what was printed. False: not Python. */
+/* In Python: the lines being executed, innermost first; flushes what was printed. False: it is
+ * not Python. */
 static bool python_lines(FILE *to) {
     int (*running)(void) = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     int (*ensure)(void) = dlsym(RTLD_DEFAULT, "PyGILState_Ensure");

@@ -243,7 +243,7 @@ static bool hold_round(void) {
         else
             kind = RUNNING;
     }
-    int asked = stop; /* in vain: someone may have come to help since, or nothing was to be cleared */
+    int asked = stop; /* in vain: someone has come to help since, or nothing was to be cleared */
     if (kind == RUNNING && stop != NO_STOP)
         atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
     if (kind == RUNNING) {

@@ -76,7 +76,7 @@ enum row {
     SENT,       /* `count` messages to `peer` under `tag` */
     RECEIVED,
     HELD,       /* messages that a matched probe took, and whose receive has not begun */
-    ENTERED,    /* `index`: how many collectives it has entered on `comm`; `kind` GONE: and freed it */
+    ENTERED,    /* `index`: how many collectives it has entered on `comm`; GONE: and freed it */
     PLACE,      /* the collective it entered there as number `index`, where not yet compared */
     MEMBER,     /* `peer` belongs to `comm` */
     HOLDS       /* it has locked `peer` of a window */
