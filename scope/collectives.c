@@ -89,20 +89,42 @@ const char *scope_operation_name(int operation) {
                                                        : "an operation of its own";
 }
 
-static const MPI_Datatype TYPES[] = {
-    MPI_BYTE,          MPI_CHAR,           MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, MPI_SHORT,
-    MPI_UNSIGNED_SHORT, MPI_INT,           MPI_UNSIGNED,    MPI_LONG,          MPI_UNSIGNED_LONG,
-    MPI_LONG_LONG,     MPI_UNSIGNED_LONG_LONG, MPI_FLOAT,   MPI_DOUBLE,        MPI_LONG_DOUBLE,
-    MPI_C_BOOL,        MPI_INT8_T,         MPI_INT16_T,     MPI_INT32_T,       MPI_INT64_T,
-    MPI_UINT8_T,       MPI_UINT16_T,       MPI_UINT32_T,    MPI_UINT64_T,      MPI_DOUBLE_INT,
-    MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX,
+/* Predefined types, and what kind of number each is. */
+static const struct {
+    MPI_Datatype type;
+    char kind;
+} TYPES[] = {
+    {MPI_BYTE, 'b'},          {MPI_CHAR, 'c'},           {MPI_SIGNED_CHAR, 'i'},
+    {MPI_UNSIGNED_CHAR, 'u'}, {MPI_SHORT, 'i'},          {MPI_UNSIGNED_SHORT, 'u'},
+    {MPI_INT, 'i'},           {MPI_UNSIGNED, 'u'},       {MPI_LONG, 'i'},
+    {MPI_UNSIGNED_LONG, 'u'}, {MPI_LONG_LONG, 'i'},      {MPI_UNSIGNED_LONG_LONG, 'u'},
+    {MPI_FLOAT, 'f'},         {MPI_DOUBLE, 'f'},         {MPI_LONG_DOUBLE, 'f'},
+    {MPI_C_BOOL, 'l'},        {MPI_INT8_T, 'i'},         {MPI_INT16_T, 'i'},
+    {MPI_INT32_T, 'i'},       {MPI_INT64_T, 'i'},        {MPI_UINT8_T, 'u'},
+    {MPI_UINT16_T, 'u'},      {MPI_UINT32_T, 'u'},       {MPI_UINT64_T, 'u'},
+    {MPI_DOUBLE_INT, 'p'},    {MPI_C_FLOAT_COMPLEX, 'z'}, {MPI_C_DOUBLE_COMPLEX, 'z'},
 };
 
 int scope_type(MPI_Datatype type) {
     for (int i = 0; i < (int)(sizeof TYPES / sizeof *TYPES); i++)
-        if (TYPES[i] == type)
+        if (TYPES[i].type == type)
             return i;
     return -1;
+}
+
+const char *scope_likeness(int likeness) {
+    switch (likeness) {
+    case 'i':
+        return "signed integers";
+    case 'u':
+        return "unsigned integers";
+    case 'f':
+        return "floating point";
+    case 'z':
+        return "complex";
+    default:
+        return "";
+    }
 }
 
 static int size_of(MPI_Datatype type) {
@@ -120,6 +142,7 @@ static void agree(const struct comm *c, struct record *p, long long count, MPI_D
         return;
     p->size = count * size_of(type);
     p->type = scope_type(type);
+    p->likeness = operation != NO_OPERATION && p->type >= 0 ? TYPES[p->type].kind : 0;
     p->count = count <= INT32_MAX ? (int)count : -1;
 }
 
@@ -333,7 +356,11 @@ int MPI_Barrier(MPI_Comm comm) {
     MPI_Request request = MPI_REQUEST_NULL;
     OBSERVE(Barrier, comm, PMPI_Barrier(comm))
     scope_enter(c, CALL_Barrier, NO_ROOT);
-    /* Ibarrier is as good between two groups as within one */
+    if (c->remote) { /* to meet is all there is to it */
+        const int err = scope_gate(&call, c);
+        scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+        return scope_end(&call, c, err);
+    }
     const int err = begun(c, PMPI_Ibarrier(c->shadow, &request));
     return end_blocking(&call, c, err, &request, NO_ROOT, 0);
 }
@@ -439,7 +466,7 @@ int scope_join(struct comm *c, const struct record *p, MPI_Request *request, voi
     if (p->name == CALL_Barrier || p->name == CALL_Ibarrier)
         return PMPI_Ibarrier(c->shadow, request);
     const int count = p->count, root = p->tag;
-    const MPI_Datatype type = TYPES[p->type];
+    const MPI_Datatype type = TYPES[p->type].type;
     const MPI_Op op = p->waiter >= 0 ? OPERATIONS[p->waiter].op : MPI_OP_NULL;
     const size_t block = (size_t)p->size + 8, all = block * (size_t)c->size;
     char *memory = calloc(2, all);

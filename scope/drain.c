@@ -18,7 +18,7 @@
 
 static const double drain_limit = 20;
 static const double away_limit = 0.2;
-static const double finish_limit = 5; /* of a drain, for collectives that all ranks have entered */
+static const double finish_limit = 3; /* of a drain, for collectives that all ranks have entered */
 
 /* ---- messages ---- */
 
@@ -441,6 +441,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
         renewed = out_of_step(now);
         taken = rest ? drain(rest, rests) : -1;
         finish_collectives(now);
+        taken = scope_mend_windows(now, finish_limit) ? taken : -1;
         taken = scope_drain_tokens(drain_limit) ? taken : -1;
         ours = sum(taken > 0 ? taken : 0);
         taken = least(taken);
@@ -453,7 +454,6 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
             renewed = fresh > renewed ? fresh : renewed;
             scope_forget_counts();
             scope_forget_comms();
-            scope_forget_windows();
             scope.blind = false;
             for (struct thread *t = scope.threads; t; t = t->next)
                 t->tests = 0;
@@ -465,7 +465,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     scope.generation++;
     scope.unhide = true;
     scope.raise = scope.busy;
-    scope.broken = scope.busy;
+    scope.broken = scope.busy && (kind == MISMATCH || !scope.settling);
     atomic_store(&scope.stop, NO_STOP);
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,

@@ -12,7 +12,9 @@
  *   collectives.c  collectives, and their persistent forms
  *   comms.c        communicators: those there are, their making and freeing
  *   gate.c         where ranks meet before a call that cannot be left
- *   windows.c      one-sided communication and collective file calls
+ *   windows.c      one-sided communication
+ *   files.c        collective file calls
+ *   unjudged.c     calls that block, or move messages, and are not followed
  *   types.c        derived datatypes that are not freed
  *   judge.c        from the reports of all ranks to a verdict (no MPI in it)
  *   rounds.c       the thread that talks to the other ranks
@@ -79,8 +81,12 @@ enum row {
     ENTERED,    /* `index`: how many collectives it has entered on `comm`; GONE: and freed it */
     PLACE,      /* the collective it entered there as number `index`, where not yet compared */
     MEMBER,     /* `peer` belongs to `comm` */
-    HOLDS       /* it has locked `peer` of a window */
+    HOLDS,      /* it has locked `peer` of window `comm`, in the way `kind` */
+    EXPOSES,    /* its own part of window `comm` to `peer`: it has posted that `index` times */
+    ACCESSES    /* that of `peer`. In these three `count` is 1 if it began in this cell */
 };
+
+enum { SHARED, EXCLUSIVE }; /* locks: HOLDS in `kind`, NEEDS in `tag` */
 
 struct record {
     int row, kind;
@@ -91,6 +97,7 @@ struct record {
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
+    int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */
@@ -165,6 +172,7 @@ struct comm {
     bool lost; /* a break leaves the shadow with what cannot be ended */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
+    bool lasting;     /* the meeting place of a window or a file that is still there */
 };
 
 /* A request that is open, or a persistent one. */
@@ -206,9 +214,9 @@ struct thread {
     clockid_t clock;
 
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
-    long long window, tests, tests_seen;
+    long long window, tests, tests_first;
     double start, last, gap; /* its last test, its longest time without one */
-    double cpu_seen, wall_seen, cpu_per_test, cpu_share;
+    double sampled, user_first, wall_first, cpu_per_test, cpu_share;
     MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
     int keyval;
     int call, requests;
@@ -241,6 +249,8 @@ struct scope {
     int code;    /* the MPI error code of a call that was left */
     int refused; /* and of one with a rank or a tag that cannot be */
 
+    struct window *open_windows;
+    struct file *open_files;
     struct comm **comms;
     int n_comms, made; /* made: communicators this rank was first to number */
 
@@ -332,7 +342,8 @@ void scope_tested(const struct call *call, bool success);
 bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing else? */
 bool scope_any_polls(void);
 bool scope_any_waits(double since);
-void scope_watch_tests(double now);
+void scope_watch_helpers(double now);
+bool scope_helpers_rest(void); /* threads that never called MPI do not compute */
 /* Out of the lock for a call that waits for the other ranks inside the library, and back. */
 void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
@@ -390,6 +401,7 @@ uint64_t scope_mix_place(uint64_t hash, const struct record *place);
 void scope_hash_last(struct comm *c);
 int scope_operation(MPI_Op op);
 int scope_type(MPI_Datatype type);
+const char *scope_likeness(int likeness); /* in words, "" for none */
 const char *scope_operation_name(int operation);
 
 /* comms.c */
@@ -403,6 +415,7 @@ void scope_compared(const struct report *reports);
 int scope_shadow(const struct comm *c, MPI_Comm *shadow);
 /* A meeting place without a communicator: found by its number, or made. Under the lock. */
 struct comm *scope_meeting(int number, const int *world, int n);
+int scope_new_number(const struct comm *c, int *number); /* collective over it; not under the lock */
 int scope_hash(int a, int b); /* a number for such a place, below all of communicators */
 bool scope_world_ranks(MPI_Group group, int **world, int *n);
 void scope_forget_comms(void);
@@ -428,7 +441,13 @@ long long scope_open_types(void);
 
 /* windows.c */
 void scope_window_rows(struct report *report, int *room);
-void scope_forget_windows(void);
+void scope_forget_windows(void); /* their epochs */
+void scope_finish_windows(void);
+/* With all ranks held: ends the epochs that are open. False: it took too long. */
+bool scope_mend_windows(const struct report *reports, double limit);
+
+/* files.c */
+void scope_finish_files(void);
 
 /* report.c */
 struct record *scope_row(struct report *report, int kind_of_row, int *room);
@@ -459,7 +478,8 @@ void scope_free_reports(struct report *reports);
     X(Imrecv) X(Wait) X(Waitall) X(Waitany) X(Waitsome) X(Test) X(Testall) X(Testany) \
     X(Testsome) X(Request_get_status) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) \
     X(Recv_init) X(Start) \
-    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) \
+    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) X(Comm_detach_buffer) \
+    X(Buffer_flush) X(Comm_flush_buffer) \
     X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) \
     X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) X(Allgatherv) X(Alltoall) X(Alltoallv) \
     X(Alltoallw) X(Scan) X(Exscan) X(Reduce_scatter) X(Reduce_scatter_block) \
@@ -483,10 +503,20 @@ void scope_free_reports(struct report *reports);
     X(Win_create) X(Win_allocate) X(Win_allocate_shared) X(Win_create_dynamic) X(Win_free) \
     X(Win_fence) X(Win_start) X(Win_complete) X(Win_post) X(Win_wait) X(Win_test) X(Win_lock) \
     X(Win_lock_all) X(Win_unlock) X(Win_unlock_all) X(Win_flush) X(Win_flush_all) \
+    X(Win_flush_local) X(Win_flush_local_all) \
     X(File_open) X(File_close) X(File_set_view) X(File_set_size) X(File_preallocate) \
     X(File_set_info) X(File_set_atomicity) X(File_sync) X(File_read_all) X(File_write_all) \
     X(File_read_at_all) X(File_write_at_all) X(File_read_ordered) X(File_write_ordered) \
-    X(File_seek_shared) X(Finalize)
+    X(File_seek_shared) X(File_read_all_begin) X(File_read_all_end) X(File_write_all_begin) \
+    X(File_write_all_end) X(File_read_at_all_begin) X(File_read_at_all_end) \
+    X(File_write_at_all_begin) X(File_write_at_all_end) X(File_read_ordered_begin) \
+    X(File_read_ordered_end) X(File_write_ordered_begin) X(File_write_ordered_end) \
+    X(File_iread_all) X(File_iwrite_all) X(File_iread_at_all) X(File_iwrite_at_all) \
+    X(Comm_spawn) X(Comm_spawn_multiple) X(Comm_accept) X(Comm_connect) X(Comm_join) \
+    X(Psend_init) X(Precv_init) X(Intercomm_create_from_groups) X(Buffer_flush) \
+    X(Comm_flush_buffer) X(Comm_detach_buffer) X(Session_flush_buffer) \
+    X(Session_detach_buffer) X(Session_finalize) X(Buffer_iflush) X(Comm_iflush_buffer) \
+    X(Session_iflush_buffer) X(Finalize)
 
 #define SCOPE_ENUM(name) CALL_##name,
 enum { SCOPE_CALLS(SCOPE_ENUM) N_CALLS };

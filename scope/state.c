@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { EVENTS = 1 << 16 };
@@ -248,6 +249,24 @@ static void widen(struct record *all, const struct record *probe) {
         all->tag = ANY_LABEL;
 }
 
+/* How much a thread computes in its loop of tests, five times a second: its own time, not the
+ * system's, which a sleep costs. */
+static void sample(struct thread *t, double now) {
+    struct rusage spent;
+    if (now - t->sampled < 0.2 || getrusage(RUSAGE_THREAD, &spent))
+        return;
+    const double user = (double)spent.ru_utime.tv_sec + 1e-6 * (double)spent.ru_utime.tv_usec;
+    if (t->tests <= 1 || t->tests_first == 0) {
+        t->tests_first = t->tests;
+        t->user_first = user;
+        t->wall_first = now;
+    } else {
+        t->cpu_per_test = (user - t->user_first) / (double)(t->tests - t->tests_first);
+        t->cpu_share = (user - t->user_first) / (now - t->wall_first);
+    }
+    t->sampled = now;
+}
+
 /* A loop of tests that never succeed may be waiting. */
 void scope_tested(const struct call *call, bool success) {
     struct thread *t = call->thread;
@@ -262,7 +281,8 @@ void scope_tested(const struct call *call, bool success) {
         t->start = t->last = call->start;
         t->gap = 0;
         t->unknown = false;
-        t->tests_seen = 0;
+        t->tests_first = 0;
+        t->sampled = 0;
         t->cpu_per_test = 1;
         t->cpu_share = 1;
         t->probe.row = 0;
@@ -274,6 +294,7 @@ void scope_tested(const struct call *call, bool success) {
     if (call->start - t->last > t->gap)
         t->gap = call->start - t->last;
     t->last = call->start;
+    sample(t, call->start);
     t->call = call->name;
     for (int i = 0; i < call->n_requests; i++) {
         struct op *op = scope_op_find(call->requests[i]);
@@ -292,9 +313,10 @@ void scope_tested(const struct call *call, bool success) {
 /* A thread seems to wait when it has done nothing but test for a second, and has not computed
  * between its tests: little processor time a test, or little in all as it sleeps between them. */
 bool scope_polls(const struct thread *t) {
-    static const double little = 8e-6, share = 0.15;
+    static const double little = 8e-6, share = 0.15, woken = 5e-4;
     return scope.busy && !t->waiting && t->tests > 5 &&
-           (t->cpu_per_test < little || t->cpu_share < share) && t->last - t->start > 1 &&
+           (t->cpu_per_test < little || (t->cpu_share < share && t->cpu_per_test < woken)) &&
+           t->last - t->start > 1 &&
            scope_now() - t->last < 0.1 + 2 * t->gap;
 }
 
@@ -305,22 +327,32 @@ bool scope_any_polls(void) {
     return false;
 }
 
-/* How much processor time the program spends between two tests, five times a second. */
-void scope_watch_tests(double now) {
-    for (struct thread *t = scope.threads; t; t = t->next) {
-        struct timespec time;
-        if (t->tests == 0 || (t->tests_seen > 0 && now - t->wall_seen < 0.2) ||
-            clock_gettime(t->clock, &time))
-            continue;
-        const double cpu = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-        if (t->tests_seen > 0 && t->tests > t->tests_seen) {
-            t->cpu_per_test = (cpu - t->cpu_seen) / (double)(t->tests - t->tests_seen);
-            t->cpu_share = (cpu - t->cpu_seen) / (now - t->wall_seen);
-        }
-        t->tests_seen = t->tests;
-        t->cpu_seen = cpu;
-        t->wall_seen = now;
+static double seconds_of(clockid_t clock) {
+    struct timespec t;
+    return clock_gettime(clock, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Threads that never called MPI, as a pool that has nothing to do: how much processor time is
+ * spent beside those that are known? */
+static double helpers_share = 1;
+
+bool scope_helpers_rest(void) { return helpers_share < 0.15; }
+
+void scope_watch_helpers(double now) {
+    static double last, spent;
+    if (atomic_load(&scope.helpers) == 0) {
+        helpers_share = 1;
+        last = 0;
+        return;
     }
+    if (now - last < 0.5)
+        return;
+    double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    for (const struct thread *t = scope.threads; t; t = t->next)
+        others -= seconds_of(t->clock);
+    helpers_share = last > 0 ? (others - spent) / (now - last) : 1;
+    last = now;
+    spent = others;
 }
 
 /* ---- attributes ---- */
@@ -412,6 +444,7 @@ void scope_switch(bool on) {
             scope_op_remove(scope_first());
         scope_forget_counts();
         scope_forget_comms();
+        scope_forget_windows();
         atomic_store(&scope.stop, NO_STOP); /* asked for while nobody listened */
         scope.epoch++;
     }

@@ -256,6 +256,8 @@ class Magics(ParallelMagics):
             try:
                 super().parallel_execute(cell, block=True, **options)
             except error.AlreadyDisplayedError as shown:
+                if any(_from_scope(text) for _, text, *_ in shown.original_error.elist):
+                    raise shown.original_error from None  # some were not: they are of no break
                 show_notes(shown, *getattr(shown.original_error, "__notes__", ()))
                 raise
         if client.interrupted:
@@ -438,18 +440,18 @@ class Client(ipp.Client):
         if any(name == "EngineError" for name, *_ in parts):
             uuids = {entry["engine_uuid"] for entry in result._metadata}
             return self.home.explain_death(uuids)
-        ours = [part for part in parts if _from_scope(part[1])]
         stopped = self.interrupted and any(part[0] == "KeyboardInterrupt" for part in parts)
-        # An error of a rank's own (in a `finally`, say) may follow a break, and hide it.
+        # An error of a rank's own (in a `finally`, say) may hide a break; one of the scope's may
+        # come of an earlier break.
         broken = max(info.get("broken", 0) for *_, info in parts)
-        verdict = self._verdict(broken) if ours or broken else None
+        verdict = self._verdict(broken) if broken else None
         note = self._tidy()
-        if not ours and not stopped and verdict is None:
+        if not broken and not stopped:
             return show_notes(failure, note) if note else failure
         genuine = [
             part
             for part in parts
-            if not _from_scope(part[1])
+            if not (broken and _from_scope(part[1]))
             and not (self.interrupted and part[0] == "KeyboardInterrupt")
         ]
         errors = self._own_errors(genuine, result)

@@ -200,6 +200,8 @@ class RingsideKernel(IPythonParallelKernel):
 
     def _tidy(self) -> dict | None:
         """Clear what a failed cell left on the ranks; the report, if there was anything."""
+        if not scope.state()["on"]:
+            return None
         before = scope.report()
         self._last_break()
         scope.stop(scope.Stop.CLEAR)
