@@ -40,6 +40,7 @@ static bool wanted(void) { return directory[0] != '\0'; }
 __attribute__((constructor)) static void look_around(void);
 
 void scope_quiet(double seconds); /* state.c */
+void scope_thread(int by);
 
 /* ---- files ---- */
 
@@ -191,11 +192,65 @@ static bool tell_place(void) {
     return python;
 }
 
+/* ---- threads ---- */
+
+/* A thread of the program that has not called MPI yet may do so later, if the program asked MPI for
+ * as much: as long as one lives its rank is not proved to be stuck. */
+static atomic_bool any_thread_may_call;
+
+struct begun {
+    void *(*work)(void *);
+    void *given;
+};
+
+static void *do_work(void *of) {
+    const struct begun b = *(struct begun *)of;
+    free(of);
+    void *result = b.work(b.given);
+    scope_thread(-1);
+    return result;
+}
+
+/* Those of numerical libraries only compute what they are given. */
+static bool is_of_the_program(void *(*work)(void *)) {
+    Dl_info where;
+    void *at;
+    memcpy(&at, &work, sizeof at);
+    return dladdr(at, &where) == 0 || !where.dli_fname ||
+           (!strstr(where.dli_fname, "blas") && !strstr(where.dli_fname, "mkl"));
+}
+
+/* Found first only where the scope is preloaded. */
+__attribute__((visibility("default"))) int pthread_create(pthread_t *thread,
+                                                          const pthread_attr_t *attributes,
+                                                          void *(*work)(void *), void *given) {
+    static int (*library)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    if (!library) {
+        void *at = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&library, &at, sizeof at);
+    }
+    struct begun *b = atomic_load(&any_thread_may_call) && !scope_inside() &&
+                              is_of_the_program(work)
+                          ? malloc(sizeof *b)
+                          : NULL;
+    if (!b)
+        return library(thread, attributes, work, given);
+    *b = (struct begun){work, given};
+    scope_thread(1);
+    const int err = library(thread, attributes, do_work, b);
+    if (err) {
+        scope_thread(-1);
+        free(b);
+    }
+    return err;
+}
+
 /* ---- the life of a rank ---- */
 
-void scope_outside_begin(void) {
+void scope_outside_begin(int threads) {
     if (!wanted())
         return;
+    atomic_store(&any_thread_may_call, threads >= MPI_THREAD_SERIALIZED);
     const char *quiet = getenv("RINGSIDE_QUIET"), *insist = getenv("RINGSIDE_INSIST");
     if (quiet && atof(quiet) > 0)
         scope_quiet(atof(quiet));

@@ -323,6 +323,7 @@ bool scope_tables(void); /* makes room for them; false: no memory */
 double scope_now(void);
 void scope_lock(void);
 bool scope_trylock(void);
+bool scope_inside(void); /* is this thread in an MPI call, or is it the scope's own? */
 void scope_unlock(void);
 /* How a call begins: FORWARD it as it is (stepped aside, inside another call, on a communicator
  * nobody knows), LEAVE with scope.code (the cell was broken), or GO with the lock held and `c`. */
@@ -353,7 +354,7 @@ bool scope_away(void);
 
 /* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
 void *scope_outside_room(size_t bytes);      /* for the events; NULL: take your own */
-void scope_outside_begin(void);              /* MPI has begun, and the scope with it */
+void scope_outside_begin(int threads);       /* MPI has begun, with this level of threads asked */
 void scope_outside_told(const char *report); /* of a break, before any call is left */
 void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
 void scope_outside_end(void);                /* MPI is about to end */

@@ -57,6 +57,10 @@ static void thread_ends(void *thread) {
     free(thread);
 }
 
+bool scope_inside(void) {
+    return (own && own->depth > 0) || pthread_equal(pthread_self(), scope.thread);
+}
+
 /* Under the lock. NULL: no memory. */
 static struct thread *thread_begins(void) {
     struct thread *thread = calloc(1, sizeof *thread);
