@@ -57,10 +57,10 @@ int MPI_File_open(MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_
         err = scope_gate(&call, c);
     }
     if (!err) {
-        scope_step_out(&call);
+        scope_step_alone(&call);
         err = fits ? scope_new_number(c, &number) : MPI_SUCCESS;
         err = err ? err : PMPI_File_open(comm, name, mode, info, file);
-        scope_step_in(&call);
+        scope_step_back(&call);
         if (!err && fits)
             err = add_file(*file, c, number);
     }
@@ -99,9 +99,9 @@ int MPI_File_close(MPI_File *file) {
     struct comm *place = f ? f->place : c;
     int err = meet(&call, f, 0);
     if (!err) {
-        scope_step_out(&call);
+        scope_step_alone(&call);
         err = PMPI_File_close(file);
-        scope_step_in(&call);
+        scope_step_back(&call);
         if (!err && f)
             forget_file(f);
     }
@@ -116,9 +116,9 @@ int MPI_File_close(MPI_File *file) {
         const struct file *f = find(file);                                                       \
         int err = meet(&call, f, DETAIL);                                                        \
         if (!err) {                                                                              \
-            scope_step_out(&call);                                                               \
+            scope_step_alone(&call);                                                             \
             err = PMPI_##name##S(file, __VA_ARGS__);                                             \
-            scope_step_in(&call);                                                                \
+            scope_step_back(&call);                                                              \
         }                                                                                        \
         return end(&call, c, f, err);                                                            \
     }
@@ -137,9 +137,9 @@ int MPI_File_sync(MPI_File file) {
     const struct file *f = find(file);
     int err = meet(&call, f, 0);
     if (!err) {
-        scope_step_out(&call);
+        scope_step_alone(&call);
         err = PMPI_File_sync(file);
-        scope_step_in(&call);
+        scope_step_back(&call);
     }
     return end(&call, c, f, err);
 }

@@ -350,7 +350,8 @@ static int detach_plain(struct detach *d) {
 int MPI_Buffer_detach(void *buffer, int *size) {
     OBSERVE(Buffer_detach, MPI_COMM_WORLD, PMPI_Buffer_detach(buffer, size))
     MPI_Count large = 0;
-    const int err = serve_detach(&call, c, (struct detach){.library = detach_plain}, buffer, &large);
+    const struct detach d = {.library = detach_plain};
+    const int err = serve_detach(&call, c, d, buffer, &large);
     *size = err ? *size : (int)large;
     return err;
 }

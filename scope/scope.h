@@ -347,6 +347,8 @@ bool scope_helpers_rest(void); /* threads that never called MPI do not compute *
 /* Out of the lock for a call that waits for the other ranks inside the library, and back. */
 void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
+void scope_step_alone(struct call *call);
+void scope_step_back(struct call *call);
 bool scope_away(void);
 
 /* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
@@ -513,8 +515,7 @@ void scope_free_reports(struct report *reports);
     X(File_read_ordered_end) X(File_write_ordered_begin) X(File_write_ordered_end) \
     X(File_iread_all) X(File_iwrite_all) X(File_iread_at_all) X(File_iwrite_at_all) \
     X(Comm_spawn) X(Comm_spawn_multiple) X(Comm_accept) X(Comm_connect) X(Comm_join) \
-    X(Psend_init) X(Precv_init) X(Intercomm_create_from_groups) X(Buffer_flush) \
-    X(Comm_flush_buffer) X(Comm_detach_buffer) X(Session_flush_buffer) \
+    X(Psend_init) X(Precv_init) X(Intercomm_create_from_groups) X(Session_flush_buffer) \
     X(Session_detach_buffer) X(Session_finalize) X(Buffer_iflush) X(Comm_iflush_buffer) \
     X(Session_iflush_buffer) X(Finalize)
 

@@ -218,6 +218,23 @@ void scope_step_in(struct call *call) {
     call->thread->away = false;
 }
 
+/* The same for calls in which Open MPI (5.0) does not bear another thread in MPI: with the lock. */
+void scope_step_alone(struct call *call) {
+#ifdef OPEN_MPI
+    call->thread->waiting = NULL;
+#else
+    scope_step_out(call);
+#endif
+}
+
+void scope_step_back(struct call *call) {
+#ifdef OPEN_MPI
+    (void)call;
+#else
+    scope_step_in(call);
+#endif
+}
+
 bool scope_away(void) {
     for (const struct thread *t = scope.threads; t; t = t->next)
         if (t->away)

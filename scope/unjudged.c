@@ -76,23 +76,9 @@ UNJUDGED(Session_finalize, , (MPI_Session *session), session)
 /* ---- buffered messages, of which the library does not say whose they are ---- */
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
-int MPI_Buffer_flush(void) {
-    OBSERVE(Buffer_flush, MPI_COMM_WORLD, PMPI_Buffer_flush())
-    scope_unjudged("MPI_Buffer_flush");
-    scope_step_out(&call);
-    const int err = PMPI_Buffer_flush();
-    scope_step_in(&call);
-    scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);
-    return scope_end(&call, c, err);
-}
-
 UNJUDGED(Buffer_iflush, , (MPI_Request *request), request)
-UNJUDGED(Comm_flush_buffer, , (MPI_Comm comm), comm)
 UNJUDGED(Comm_iflush_buffer, , (MPI_Comm comm, MPI_Request *request), comm, request)
 UNJUDGED(Session_iflush_buffer, , (MPI_Session session, MPI_Request *request), session, request)
-UNJUDGED(Comm_detach_buffer, , (MPI_Comm comm, void *buffer, int *size), comm, buffer, size)
-UNJUDGED(Comm_detach_buffer, _c, (MPI_Comm comm, void *buffer, MPI_Count *size), comm, buffer,
-         size)
 UNJUDGED(Session_flush_buffer, , (MPI_Session session), session)
 UNJUDGED(Session_detach_buffer, , (MPI_Session session, void *buffer, int *size), session, buffer,
          size)

@@ -7,8 +7,8 @@
  *
  * A lock is asked for inside the library, which has no form of it that could be left: both MPICH
  * (5.0) and Open MPI (5.0) wait in MPI_Win_lock itself, for who holds it and for nobody else. The
- * judge knows who does. A break has those who hold it let it go: then the call returns by itself, and
- * lets go of what it got.
+ * judge knows who does. A break has those who hold it let it go: then the call returns by itself,
+ * and lets go of what it got.
  *
  * After a break every window can be used again: fences were met at gates or not begun, what was
  * posted or started in the broken cell has been completed and waited for on all sides, what was

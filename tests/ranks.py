@@ -50,6 +50,22 @@ def mpicc() -> str:
     return str(own) if mpi.name() != "system" else "mpicc"
 
 
+def compiled(directory: Path, source: Path, *options: str) -> Path:
+    """A program in C built for this environment's MPI as kernels/Makefile builds; its path."""
+    program = directory / source.stem
+    prefix = Path(sys.prefix)
+    command, libraries = [mpicc()], []
+    if mpi.name() != "system":
+        command = [os.environ.get("CC", "cc"), "-isystem", prefix / "include"]
+        libraries = [f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-Wl,--disable-new-dtags"]
+        libraries += ["-lmpi"]
+    command += ["-std=c11", "-O2", "-g", "-Wall", "-Wextra", "-Werror", "-pthread"]
+    command += [source, "-o", program, *options, *libraries, "-ldl"]
+    built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    assert built.returncode == 0, built.stdout + built.stderr
+    return program
+
+
 def make(directory: Path, target: str, **variables: str) -> Path:
     """Build one target of a kernels' directory for this environment's MPI; its path."""
     settings = {"MPI": mpi.name(), "MPICC": mpicc()} | variables

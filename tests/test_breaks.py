@@ -1,0 +1,93 @@
+"""After hundreds of breaks of a kind the engines hold no more than they did: `make soak`.
+
+Memory, file descriptors and threads are those of the engines' processes, seen from outside.
+"""
+
+import gc
+import os
+import time
+
+import psutil
+import pytest
+from cells import run
+
+from ringside.errors import Left
+
+WARM = 20  # breaks after which everything that is made once has been made
+BREAKS = 200
+LIMIT = 30.0  # seconds a cell may take
+ROOM = 2e6  # bytes a rank may have grown by
+
+SETTING = """
+import gc
+import numpy as np
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+right, left = (rank + 1) % size, (rank - 1) % size
+small, total = np.zeros(1), np.zeros(1)
+large, sums = np.ones(5_000_000), np.zeros(5_000_000)
+"""
+
+CELLS = {
+    "ring of sends": "comm.Send(large, dest=right); comm.Recv(sums, source=left)",
+    "ring of synchronous sends": "comm.Ssend(small, dest=right)",
+    "ring of receives": "comm.Recv(small, source=left)",
+    "sends never received": "comm.Send(small, dest=right); comm.Recv(small, source=left, tag=9)",
+    "receive from one that finished": "if rank == 0: comm.recv(source=1)",
+    "probe": "comm.Probe(source=left)",
+    "matched probe": "comm.send(1, dest=right); comm.Mprobe(source=left); comm.Mprobe(source=left)",
+    "sendrecv": "comm.Sendrecv(small, right, 1, total, left, 2)",
+    "waitall": (
+        "MPI.Request.Waitall([comm.Irecv(small, source=left), "
+        "comm.Irecv(total, source=right, tag=1), comm.Isend(large, dest=right, tag=2)])"
+    ),
+    "waitany": "MPI.Request.Waitany([comm.Irecv(small, left), comm.Irecv(total, right, 1)])",
+    "persistent receive": "q = comm.Recv_init(small, source=left); q.Start(); q.Wait()",
+    "barrier, one missing": "if rank != 2: comm.Barrier()",
+    "broadcast, root missing": "if rank != 0: comm.Bcast(large, root=0)",
+    "small allreduce, one missing": "if rank != 2: comm.Allreduce(small, total)",
+    "large allreduce, one missing": "if rank != 2: comm.Allreduce(large, sums)",
+    "large nonblocking allreduce": "if rank != 2: comm.Iallreduce(large, sums).Wait()",
+    "unlike collectives": "comm.Bcast(small, root=0) if rank else comm.Barrier()",
+    "unlike roots": "comm.Bcast(small, root=rank)",
+    "duplicate, one missing": "if rank != 2: comm.Dup()",
+    "split, one missing": "if rank != 2: comm.Split(rank % 2)",
+    "window's fence": (
+        "win = MPI.Win.Create(small, comm=comm)\nif rank != 2: win.Fence()\nelse: comm.Barrier()"
+    ),
+    "python error": "if rank == 2: 1 / 0\ncomm.Barrier()",
+}
+
+
+def held(pids: list[int]) -> list[tuple[int, int, int]]:
+    """Resident bytes, descriptors and threads of each process."""
+    processes = [psutil.Process(pid) for pid in pids]
+    return [(p.memory_info().rss, p.num_fds(), p.num_threads()) for p in processes]
+
+
+def breaks(cluster, cell: str, times: int) -> None:
+    for _ in range(times):
+        with pytest.raises(Left):
+            run(cluster, cell, LIMIT)
+    run(cluster, "q = win = None; _ = gc.collect()", LIMIT)
+    gc.collect()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("kind", CELLS)
+def test_breaks_leave_nothing(cluster, kind):
+    run(cluster, SETTING, LIMIT)
+    numbers = cluster.view.apply_sync(os.getpid)
+    breaks(cluster, CELLS[kind], WARM)
+    before = held(numbers)
+    breaks(cluster, CELLS[kind], BREAKS)
+    time.sleep(0.5)  # threads that end
+    after = held(numbers)
+    grown = [a[0] - b[0] for a, b in zip(after, before, strict=True)]
+    assert [a[1:] for a in after] == [b[1:] for b in before], "descriptors or threads"
+    assert max(grown) <= ROOM, f"grown by {[round(n / 1e6, 1) for n in grown]} MB"
+
+    run(cluster, "n = comm.allreduce(1)", LIMIT)
+    assert cluster.view["n"] == [cluster.n] * cluster.n
+    assert cluster.view.apply_sync(os.getpid) == numbers
