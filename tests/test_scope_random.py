@@ -434,10 +434,10 @@ def limit(seconds):
 def make_ready(cluster):
     """Make the engines able to run programs; returns their process ids."""
     folder = str(Path(__file__).parent)
-    cluster.view.execute(f"import sys; sys.path.insert(0, {folder!r})")
-    cluster.insist(True)
-    cluster.quiet(QUIET)
     with limit(LIMIT):
+        cluster.view.execute(f"import sys; sys.path.insert(0, {folder!r})")
+        cluster.insist(True)
+        cluster.quiet(QUIET)
         return cluster.view.apply(programs.prepare)
 
 
@@ -482,7 +482,7 @@ def fits(verdict, end):
     if verdict.kind == "mismatch":
         return end.mismatch
     if verdict.kind == "suspected":
-        return not (end.mismatch or end.dead) and end.starved < end.stuck and named == end.suspect
+        return end.doubtful and named == end.suspect
     if verdict.kind == "starved":
         return end.kind == "starved" and named == end.starved
     late = [verdict.report["states"][rank] for rank in end.dead - named]
