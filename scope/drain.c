@@ -471,6 +471,8 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,
                taken < 0);
     scope_outside_told(scope.told);
+    if (scope.broken && !scope.first && scope.told)
+        scope.first = strdup(scope.told);
     pthread_cond_broadcast(&scope.settled);
     scope_unlock();
     scope_free_reports(now);

@@ -448,7 +448,7 @@ char *scope_settled_text(void) {
         return NULL;
     say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"unreceived\":%s}",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
-        scope.broken && scope.told ? scope.told : "null", scope.leftover ? scope.leftover : "[]");
+        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : "[]");
     free(scope.leftover);
     scope.leftover = NULL;
     return text.at;

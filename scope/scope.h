@@ -276,7 +276,8 @@ struct scope {
     struct report *last;     /* the reports of the last round */
     struct verdict verdict;  /* what came of them */
     long long verdict_epoch; /* this rank's epoch in it */
-    char *told; /* the last break as text for Python */
+    char *told;  /* the last break as text for Python */
+    char *first; /* the first of this cell */
     char *leftover; /* messages that this rank is to speak of */
 };
 
