@@ -259,6 +259,8 @@ static void say_place(struct text *text, const struct record *p) {
         say(text, ", %lld B", p->size);
     if (*scope_likeness(p->likeness))
         say(text, " of %s", scope_likeness(p->likeness));
+    if (p->given >= 0)
+        say(text, ", hands in %lld B and takes out %lld B", p->given, p->taken);
     if (p->name == CALL_Cart_create) {
         for (int i = 0; i < (int)(p->detail & 7); i++) {
             const unsigned dim = (unsigned)(p->detail >> (3 + 10 * i)) & 1023;
