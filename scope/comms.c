@@ -214,9 +214,7 @@ void scope_comm_remove(struct comm *comm) {
 
 /* Numbers of windows and files are given as those of communicators are. */
 int scope_new_number(const struct comm *c, int *number) {
-    scope_lock();
     *number = c->rank == 0 ? 1 + scope.rank + scope.size * scope.made++ : 0;
-    scope_unlock();
     return PMPI_Bcast(number, 1, MPI_INT, 0, c->shadow);
 }
 

@@ -252,7 +252,8 @@ struct scope {
     struct window *open_windows;
     struct file *open_files;
     struct comm **comms;
-    int n_comms, made; /* made: communicators this rank was first to number */
+    int n_comms;
+    atomic_int made; /* communicators, windows and files this rank was first to number */
 
     struct op **ops; /* a hash table */
     int n_ops, room_ops;
@@ -418,7 +419,7 @@ void scope_compared(const struct report *reports);
 int scope_shadow(const struct comm *c, MPI_Comm *shadow);
 /* A meeting place without a communicator: found by its number, or made. Under the lock. */
 struct comm *scope_meeting(int number, const int *world, int n);
-int scope_new_number(const struct comm *c, int *number); /* collective over it; not under the lock */
+int scope_new_number(const struct comm *c, int *number); /* collective over it */
 int scope_hash(int a, int b); /* a number for such a place, below all of communicators */
 bool scope_world_ranks(MPI_Group group, int **world, int *n);
 void scope_forget_comms(void);

@@ -43,7 +43,7 @@ STARTS = (*STARTED_SENDS, *STARTED_RECVS, *STARTED_COLLECTIVES)
 KINDS = (*dict.fromkeys((*SENDS, *RECVS, "probe", *WAITS, *COLLECTIVES, "raise")),)
 STATES = 4_000  # bound of the search; a program beyond it is rejected
 ATTEMPTS = 1_000
-SUSPECTED = 0.4  # how many of the programs that can only be suspected are kept: each takes seconds
+SUSPECTED = 0.4  # how many of the programs that may be suspected are kept: each takes seconds
 ROUNDS = 50  # tests of a patient loop
 
 
@@ -125,6 +125,11 @@ class End(NamedTuple):
         if self.stuck:
             return "deadlock" if self.dead else "starved" if self.starved else "suspected"
         return "error" if self.raised else "good"
+
+    @property
+    def doubtful(self) -> bool:
+        """Whether of some rank nothing is proved, so that it may be suspected."""
+        return not (self.mismatch or self.dead) and self.starved < self.stuck
 
     def __str__(self) -> str:
         words = [self.kind]
@@ -816,7 +821,7 @@ def generate(seed: int) -> Program:
         seldom = rng.random() < SUSPECTED
         try:
             program = Program(ranks, seed, "; ".join(notes), attempt)
-            if "suspected" in truth(program).kinds and not seldom:
+            if any(end.doubtful for end in truth(program).ends) and not seldom:
                 program = replace(program, ranks=patient(ranks))
                 truth(program)
         except Undecided:

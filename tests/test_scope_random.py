@@ -434,10 +434,10 @@ def limit(seconds):
 def make_ready(cluster):
     """Make the engines able to run programs; returns their process ids."""
     folder = str(Path(__file__).parent)
-    cluster.view.execute(f"import sys; sys.path.insert(0, {folder!r})")
-    cluster.insist(True)
-    cluster.quiet(QUIET)
     with limit(LIMIT):
+        cluster.view.execute(f"import sys; sys.path.insert(0, {folder!r})")
+        cluster.insist(True)
+        cluster.quiet(QUIET)
         return cluster.view.apply(programs.prepare)
 
 
@@ -476,13 +476,13 @@ def fits(verdict, end):
     Unlike collectives are named whenever they are seen. Deadlock: deadlocked ranks are named; it
     may be called before all of them have come to their ends, as messages may be on their way.
     Starved: all that only finished ranks could help are named, and nobody is deadlocked.
-    Suspected: nothing could be proved.
+    Suspected: nothing could be proved of some rank, and nobody is deadlocked.
     """
     named = frozenset(verdict.ranks)
     if verdict.kind == "mismatch":
         return end.mismatch
     if verdict.kind == "suspected":
-        return end.kind == "suspected" and named == end.suspect
+        return end.doubtful and named == end.suspect
     if verdict.kind == "starved":
         return end.kind == "starved" and named == end.starved
     late = [verdict.report["states"][rank] for rank in end.dead - named]
