@@ -211,7 +211,8 @@ void scope_report(struct report *report) {
                               .cell = scope.cell,
                               .ending = scope.ending,
                               .settling = scope.settling,
-                              .did = scope.did};
+                              .did = scope.did,
+                              .quiet = scope_is_quiet()};
     waiters(report, !scope.busy || scope.settling, &room);
     posted(report, &room);
     scope_count_rows(report, &room);

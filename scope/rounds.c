@@ -144,6 +144,16 @@ static bool woken(void) {
     }
 }
 
+bool scope_is_quiet(void) { return scope_now() - quiet_since > scope.quiet_limit; }
+
+/* All have to find so: their clocks differ, and everyone has to come to the same verdict. */
+static bool all_quiet(const struct report *reports) {
+    for (int r = 0; r < scope.size; r++)
+        if (!reports[r].quiet)
+            return false;
+    return true;
+}
+
 static void note_quiet(const struct report *reports) {
     bool same = true;
     for (int r = 0; r < scope.size; r++) {
@@ -222,8 +232,7 @@ static bool hold_round(void) {
     }
     int lefts = 0, ending = 0, stop = NO_STOP;
     struct unreceived *left = scope_left(scope.size, reports, &lefts);
-    const bool quiet = scope_now() - quiet_since > scope.quiet_limit;
-    scope_judge(scope.size, reports, epochs, left, lefts, quiet, &scope.verdict);
+    scope_judge(scope.size, reports, epochs, left, lefts, all_quiet(reports), &scope.verdict);
     note_quiet(reports);
     for (int r = 0; r < scope.size; r++) {
         ending += reports[r].ending;

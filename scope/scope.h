@@ -112,6 +112,7 @@ struct report {
     bool settling; /* its cell has ended, and it asks what there is to say */
     bool blind;    /* it saw something it cannot model: nothing is proved */
     bool did;      /* it has communicated in this cell */
+    bool quiet;    /* to it nothing has changed for as long as a loop of tests may go on */
     long long epoch; /* grows whenever anything here may have changed */
     double since;    /* seconds the rank has been in this call */
     struct record *row;
@@ -473,6 +474,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
 void scope_start(void);
 void scope_finish(void);
 void scope_nap(double seconds);
+bool scope_is_quiet(void);
 bool scope_complete(MPI_Request *request, bool keep_lock, double limit);
 struct report *scope_exchange(bool keep_lock, double limit);
 void scope_free_reports(struct report *reports);
