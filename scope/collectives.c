@@ -51,7 +51,9 @@ struct record *scope_enter(struct comm *c, int name, int root) {
                          .waiter = NO_OPERATION,
                          .type = -1,
                          .count = -1,
-                         .size = -1};
+                         .size = -1,
+                         .given = -1,
+                         .taken = -1};
     return p;
 }
 
@@ -136,8 +138,12 @@ static int size_of(MPI_Datatype type) {
 
 /* count < 0: not all know it. Between two groups only the call is compared. */
 static void agree(const struct comm *c, struct record *p, long long count, MPI_Datatype type,
-                  int operation) {
+                  int operation, long long given, long long taken) {
     p->waiter = operation;
+    if (!c->remote) {
+        p->given = given;
+        p->taken = taken;
+    }
     if (c->remote || count < 0)
         return;
     p->size = count * size_of(type);
@@ -214,118 +220,149 @@ static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : 
 static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist) || c->remote; }
 
 #define AT_ROOT(a, b) (c->rank == root ? (a) : (b))
+/* The root's own part, where it stays in place, is that of the other buffer. */
+#define HANDS_IN(buf, count, type, counts, other)                                                \
+    (buf == MPI_IN_PLACE ? (long long)counts[c->rank] * size_of(other)                           \
+                         : (long long)count * size_of(type))
 
 /* Each collective: its root, the bytes this rank hands in (0 where every peer has a count of its
- * own), count, type and operation on which all ranks have to agree (-1: they need not), its
+ * own), count, type and operation on which all ranks have to agree (-1: they need not), what
+ * it hands in and takes out, whose sums over the ranks have to agree (-1: they need not), its
  * parameters but the communicator, its arguments. C: count type, D: displacements. */
 #define COLLECTIVES(X, S, C, D, TOTAL)                                                           \
     X(S, Bcast, Ibcast, root, (long long)count * size_of(type), (long long)count, type,          \
       NO_OPERATION,                                                                              \
+      -1, -1,                                                                                    \
       (void *buf, C count, MPI_Datatype type, int root),                                         \
       buf, count, type, root)                                                                    \
     X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count, type,        \
       scope_operation(op),                                                                       \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op, int            \
        root),                                                                                    \
       sendbuf, recvbuf, count, type, op, root)                                                   \
     X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count * size_of(type), (long                 \
       long)count, type, scope_operation(op),                                                     \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Scan, Iscan, NO_ROOT, (long long)count * size_of(type), (long long)count, type,         \
       scope_operation(op),                                                                       \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Exscan, Iexscan, NO_ROOT, (long long)count * size_of(type), (long long)count,           \
       type, scope_operation(op),                                                                 \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count *                \
       size_of(type), (long long)count, type, scope_operation(op),                                \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, TOTAL(counts, c), type,                    \
       scope_operation(op),                                                                       \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, const C counts[], MPI_Datatype type, MPI_Op           \
        op),                                                                                      \
       sendbuf, recvbuf, counts, type, op)                                                        \
     X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long            \
       long)recvcount, (long long)sendcount), AT_ROOT(recvtype, sendtype), NO_OPERATION,          \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
     X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1, MPI_BYTE,          \
       NO_OPERATION,                                                                              \
+      HANDS_IN(sendbuf, sendcount, sendtype, recvcounts, recvtype),                              \
+      AT_ROOT(TOTAL(recvcounts, c) * size_of(recvtype), 0),                                      \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                         \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root)                 \
     X(S, Scatter, Iscatter, root, bytes_in(recvbuf, recvcount, recvtype), AT_ROOT((long          \
       long)sendcount, (long long)recvcount), AT_ROOT(sendtype, recvtype), NO_OPERATION,          \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
     X(S, Scatterv, Iscatterv, root, 0, -1, MPI_BYTE, NO_OPERATION,                               \
+      AT_ROOT(TOTAL(sendcounts, c) * size_of(sendtype), 0), HANDS_IN(recvbuf, recvcount,         \
+      recvtype, sendcounts, sendtype),                                                           \
       (const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype,       \
        void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                             \
       sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root)                 \
     X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long           \
       long)recvcount, recvtype, NO_OPERATION,                                                    \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long             \
       long)recvcount, recvtype, NO_OPERATION,                                                    \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Neighbor_allgather, Ineighbor_allgather, NO_ROOT, bytes_in(sendbuf, sendcount,          \
       sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Neighbor_alltoall, Ineighbor_alltoall, NO_ROOT, bytes_in(sendbuf, sendcount,            \
       sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype),               \
       TOTAL(recvcounts, c), recvtype, NO_OPERATION,                                              \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
     X(S, Neighbor_allgatherv, Ineighbor_allgatherv, NO_ROOT, bytes_in(sendbuf, sendcount,        \
       sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
     X(S, Alltoallv, Ialltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
+      sendbuf == MPI_IN_PLACE ? TOTAL(recvcounts, c) * size_of(recvtype) :                       \
+      TOTAL(sendcounts, c) * size_of(sendtype), TOTAL(recvcounts, c) * size_of(recvtype),        \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
        sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
        recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
     X(S, Neighbor_alltoallv, Ineighbor_alltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
+      -1, -1,                                                                                    \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
        sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
        recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
     X(S, Alltoallw, Ialltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
+      -1, -1,                                                                                    \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], const MPI_Datatype          \
        sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[], const                \
        MPI_Datatype recvtypes[]),                                                                \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)          \
     X(S, Neighbor_alltoallw, Ineighbor_alltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
+      -1, -1,                                                                                    \
       (const void *sendbuf, const C sendcounts[], const MPI_Aint sdispls[], const                \
        MPI_Datatype sendtypes[], void *recvbuf, const C recvcounts[], const MPI_Aint             \
        rdispls[], const MPI_Datatype recvtypes[]),                                               \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
 
-#define SERVE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, PARAMETERS, ...)              \
+#define SERVE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, GIVEN, TAKEN,                 \
+                   PARAMETERS, ...)                                                              \
     int MPI_##name##S(STRIP PARAMETERS, MPI_Comm comm) {                                         \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
         OBSERVE(name, comm, PMPI_##name##S(__VA_ARGS__, comm))                                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT)) /* the library says what is wrong */        \
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
-        agree(c, scope_enter(c, CALL_##name, shown(c, ROOT)), COUNT, TYPE, OPERATION);           \
+        agree(c, scope_enter(c, CALL_##name, shown(c, ROOT)), COUNT, TYPE, OPERATION,            \
+              GIVEN, TAKEN);                                                                     \
         int err = gate_first(c) ? scope_gate(&call, c) : MPI_SUCCESS;                            \
         if (!err && c->remote) {                                                                 \
             scope_step_out(&call);                                                               \
@@ -342,7 +379,8 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
         OBSERVE(iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))                        \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
-        agree(c, scope_enter(c, CALL_##iname, shown(c, ROOT)), COUNT, TYPE, OPERATION);          \
+        agree(c, scope_enter(c, CALL_##iname, shown(c, ROOT)), COUNT, TYPE, OPERATION,           \
+              GIVEN, TAKEN);                                                                     \
         const int err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));              \
         return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
     }
@@ -396,14 +434,16 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
     return scope_end(call, c, err);
 }
 
-#define INITIALIZE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, PARAMETERS, ...)         \
+#define INITIALIZE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, GIVEN, TAKEN,            \
+                   PARAMETERS, ...)                                                              \
     int MPI_##name##_init##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Info info,                     \
                              MPI_Request *request) {                                             \
         OBSERVE(name##_init, comm, PMPI_##name##_init##S(__VA_ARGS__, comm, info, request))      \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c,                                                           \
                              PMPI_##name##_init##S(__VA_ARGS__, comm, info, request));           \
-        agree(c, scope_enter(c, CALL_##name##_init, shown(c, ROOT)), COUNT, TYPE, OPERATION);    \
+        agree(c, scope_enter(c, CALL_##name##_init, shown(c, ROOT)), COUNT, TYPE, OPERATION,     \
+              GIVEN, TAKEN);                                                                     \
         const int err =                                                                          \
             begun(c, PMPI_##name##_init##S(__VA_ARGS__, c->shadow, info, request));              \
         return initialized(&call, c, err, CALL_##name##_init, request, BYTES);                   \

@@ -118,9 +118,28 @@ static int compare_places(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* The first place, by communicator, at which two ranks are not alike. */
+static int members(const struct report *report, int comm) {
+    int n = 0;
+    for (int i = 0; i < report->rows; i++)
+        n += report->row[i].row == MEMBER && report->row[i].comm == comm;
+    return n;
+}
+
+/* All have come, each with counts of its own: do they take out what they hand in? */
+static bool sums_differ(const struct report *one, const struct record *const *place, size_t n) {
+    long long difference = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (place[i]->given < 0 || place[i]->taken < 0)
+            return false;
+        difference += place[i]->given - place[i]->taken;
+    }
+    return difference != 0 && (int)n == members(one, place[0]->comm);
+}
+
+/* The first place, by communicator, at which the ranks are not alike. */
 static struct mismatch find_mismatch(int n, const struct report *reports) {
     struct mismatch found = {0};
+    const struct report *one = reports; /* of those that have come to the place in hand */
     size_t many = 0;
     for (int r = 0; r < n; r++)
         for (int i = 0; i < reports[r].rows; i++)
@@ -133,9 +152,17 @@ static struct mismatch find_mismatch(int n, const struct report *reports) {
                 place[at++] = &reports[r].row[i];
     if (place)
         qsort(place, many, sizeof *place, compare_places);
-    for (size_t i = 1; place && i < many && !found.found; i++)
-        if (compare_places(&place[i - 1], &place[i]) == 0 && !scope_alike(place[i - 1], place[i]))
-            found = (struct mismatch){true, place[i]->comm, place[i]->index};
+    for (size_t first = 0, last; place && first < many && !found.found; first = last) {
+        bool unlike = false;
+        for (last = first + 1; last < many && compare_places(&place[first], &place[last]) == 0;
+             last++)
+            unlike = unlike || !scope_alike(place[last - 1], place[last]);
+        for (int r = 0; r < n; r++)
+            if (members(&reports[r], place[first]->comm) > 0)
+                one = &reports[r];
+        if (unlike || (place[first]->given >= 0 && sums_differ(one, place + first, last - first)))
+            found = (struct mismatch){true, place[first]->comm, place[first]->index};
+    }
     free(place);
     return found;
 }

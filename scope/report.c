@@ -259,6 +259,8 @@ static void say_place(struct text *text, const struct record *p) {
         say(text, ", %lld B", p->size);
     if (*scope_likeness(p->likeness))
         say(text, " of %s", scope_likeness(p->likeness));
+    if (p->given >= 0)
+        say(text, ", hands in %lld B and takes out %lld B", p->given, p->taken);
     if (p->name == CALL_Cart_create) {
         for (int i = 0; i < (int)(p->detail & 7); i++) {
             const unsigned dim = (unsigned)(p->detail >> (3 + 10 * i)) & 1023;
@@ -448,7 +450,7 @@ char *scope_settled_text(void) {
         return NULL;
     say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"unreceived\":%s}",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
-        scope.broken && scope.told ? scope.told : "null", scope.leftover ? scope.leftover : "[]");
+        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : "[]");
     free(scope.leftover);
     scope.leftover = NULL;
     return text.at;

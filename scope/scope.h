@@ -100,6 +100,8 @@ struct record {
     int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
+    long long given, taken; /* PLACE: bytes handed in and taken out, of which the ranks' sums have
+                             * to agree; -1: they need not */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */
 };
 
@@ -276,7 +278,8 @@ struct scope {
     struct report *last;     /* the reports of the last round */
     struct verdict verdict;  /* what came of them */
     long long verdict_epoch; /* this rank's epoch in it */
-    char *told; /* the last break as text for Python */
+    char *told;  /* the last break as text for Python */
+    char *first; /* the first of this cell */
     char *leftover; /* messages that this rank is to speak of */
 };
 

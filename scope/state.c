@@ -418,6 +418,8 @@ void scope_busy(bool busy) {
         atomic_store(&scope.insist, scope.insist_next);
         scope.cell++;
         scope.did = scope.broken = scope.delivered = false;
+        free(scope.first);
+        scope.first = NULL;
         scope.n_unjudged = 0;
     }
     scope.raise = false;

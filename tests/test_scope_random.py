@@ -445,7 +445,10 @@ def make_ready(cluster):
 def six(_running):
     """The session's cluster with six ranks, all sends synchronous."""
     cluster = ringside.start(n=RANKS)
-    make_ready(cluster)
+    try:
+        make_ready(cluster)
+    except Hung as error:
+        pytest.fail(told(cluster, error))
     return cluster
 
 
