@@ -104,6 +104,7 @@ class Category:
 
     def error(self, name, code, words, then="", check="True", why="", **settings):
         """An error on one rank, and a cell that would meet what it left behind."""
+        why = why or "what one rank raises must not be hidden by those who waited for it"
         cells = [Cell(code, "error", words=words)]
         if then:
             cells.append(Cell(then, check=check))
@@ -3897,6 +3898,20 @@ after.case(
     Cell(
         "other = comm.Dup()\ntotal = other.allreduce(rank)\nother.Free()",
         check="total == 6",
+    ),
+)
+after.case(
+    "a missing Idup, then a whole one",
+    "what the first left open must not meet the second",
+    Cell("if rank != 1:\n    other, q = comm.Idup()\n    q.Wait()", "starved", (0, 2, 3)),
+    Cell(
+        """
+other, q = comm.Idup()
+q.Wait()
+got = other.sendrecv(rank, dest=right, source=left)
+other.Free()
+""",
+        check="got == left",
     ),
 )
 after.case(

@@ -234,9 +234,10 @@ def main() -> None:
 
 
 @pytest.mark.parametrize("way", ["person", "nbval"])
-@pytest.mark.parametrize("categories", [CATEGORIES[:4], CATEGORIES[4:]], ids="-".join)
-def test_every_case_ends_as_its_truth_says(cluster, tmp_path, way, categories):
+@pytest.mark.parametrize("first", range(0, len(CATEGORIES), 2))
+def test_every_case_ends_as_its_truth_says(cluster, tmp_path, way, first):
     """In an interactive notebook everything; under nbval what does not take long."""
+    categories = CATEGORIES[first : first + 2]
     environment = notebook.as_a_person() if way == "person" else notebook.as_nbval()
     command = [sys.executable, __file__, "outcomes", "-k", f"^({'|'.join(categories)})/"]
     command += ["--second"] * (way == "nbval")
