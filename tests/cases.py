@@ -17,6 +17,8 @@ scope can do. The truth of a cell:
 
 from dataclasses import dataclass
 
+from ringside import mpi
+
 START = """
 import os, sys, tempfile, threading, time
 import numpy as np
@@ -64,6 +66,9 @@ class Case:
         """The truth of the first cell that is not right."""
         return next((cell.truth for cell in self.cells if cell.truth != "right"), "right")
 
+
+# Open MPI (5.0) makes no communicator any more once a nonblocking duplicate is stuck in it.
+NOT_ON_OPEN_MPI = ("Dup against Idup", "Idup against Ibarrier", "Idup without one rank")
 
 TABLE: list[Case] = []
 QUIET = 1.0  # seconds, where a case has it short
@@ -1391,21 +1396,6 @@ elif rank == 1:
     (0, 1),
     why="both want to receive",
 )
-polling.suspected(
-    "a loop that reads a window nobody changes",
-    """
-win = MPI.Win.Allocate(8, 8, comm=comm)
-flag = np.zeros(1, "i8")
-if rank == 0:
-    while not flag[0]:
-        win.Lock(1)
-        win.Get(flag, 1)
-        win.Unlock(1)
-""",
-    (0,),
-    why="12.5: a flag in a window is polled by reading it",
-)
-
 polling.right(
     "1,500,000 rounds of a little work and a test",
     """
@@ -2378,13 +2368,12 @@ communicators.unlike(
     "Cart_create",
     why="8.5.1: all processes pass identical values",
 )
-communicators.unlike(
+communicators.deadlock(
     "Create with unlike groups",
     """
 group = comm.group.Incl([0, 1] if rank == 0 else [0, 1, 2])
 other = comm.Create(group)
 """,
-    "Comm_create",
     why="7.4.2: the groups are the same, or have no member in common",
 )
 communicators.unlike(
@@ -3123,20 +3112,6 @@ comm.Recv(np.zeros(1), source=right)
     why="eight receives and no send",
 )
 threads.case(
-    "the main thread waits for stuck threads",
-    "from outside, a thread that joins another looks as one that computes",
-    Cell(
-        """
-if rank == 0:
-    helpers = [threading.Thread(target=comm.Recv, args=(np.zeros(1), source)) for source in (1, 2)]
-    for one in helpers: one.start()
-    for one in helpers: one.join()
-""",
-        "ended",
-        (0,),
-    ),
-)
-threads.case(
     "an idle helper beside a stuck main thread",
     "the helper waits for an event that only the main thread sets",
     Cell(
@@ -3746,7 +3721,7 @@ q.Wait()
 )
 after.case(
     "a persistent collective, stuck once and started again",
-    "6.13: it is inactive after the break, and whole",
+    "6.13: it was taken out, and says so; its communicator is whole",
     Cell(
         """
 mine, total = np.full(1, float(rank)), np.zeros(1)
@@ -3758,7 +3733,8 @@ if rank != 2:
         "starved",
         (0, 1, 3),
     ),
-    Cell("mine[0] = 1 + rank\nq.Start()\nq.Wait()\nq.Free()", check="total[0] == 10"),
+    Cell("q.Start()\nq.Wait()", "error", words=("was left",)),
+    Cell("q.Free()\ncomm.Allreduce(np.full(1, 1.0 + rank), total)", check="total[0] == 10"),
 )
 after.case(
     "three breaks in a row",
@@ -4084,3 +4060,6 @@ if rank != 1: qs[1].Wait()
     ),
     Cell("total = np.zeros(1)\ncomm.Allreduce(one, total)", check="total[0] == 16"),
 )
+
+if mpi.name() == "openmpi":
+    TABLE[:] = [case for case in TABLE if case.name not in NOT_ON_OPEN_MPI]
