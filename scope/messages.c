@@ -376,6 +376,8 @@ static int started(struct op *op) {
 static int start(MPI_Request *request, struct op *op) {
     if (op && op->kind == COLLECTIVE && op->given_up)
         return scope.code;
+    if (op && op->dead) /* nobody waited for it again: now it is whole */
+        scope_bury(request, op);
     return PMPI_Start(request);
 }
 
@@ -411,7 +413,7 @@ int MPI_Request_free(MPI_Request *request) {
     struct op *op = scope_op_find(*request);
     MPI_Status status;
     int done = 0;
-    if (op && op->dead && op->kind == COLLECTIVE && !op->persistent) {
+    if (op && op->kind == COLLECTIVE && (op->given_up || op->dead) && !op->counted) {
         scope_op_remove(op); /* its communicator was given up, and the request with it */
         *request = MPI_REQUEST_NULL;
         return scope_end(&call, c, MPI_SUCCESS);

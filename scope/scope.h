@@ -395,6 +395,7 @@ void scope_forget_held(const struct comm *comm);
 int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *was);
 /* waits for one request of the scope's own, then forgets it. */
 int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status);
+int scope_bury(MPI_Request *request, struct op *op);
 void scope_event_of(const struct call *call, const struct op *was);
 void scope_copy_status(MPI_Status *to, const MPI_Status *from);
 long long scope_received(const MPI_Status *status); /* bytes, 0 where it does not tell */

@@ -24,7 +24,7 @@ long long scope_received(const MPI_Status *status) {
 }
 
 /* A request that a break took out: told once to whoever waits for it, then it is gone. */
-static int buried(MPI_Request *request, struct op *op) {
+int scope_bury(MPI_Request *request, struct op *op) {
     if (op->counted) { /* complete, only that nobody should take it for so */
         MPI_Status status;
         int done = 0;
@@ -47,7 +47,7 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
     struct op *op = scope_op_find(*request);
     if (op && op->dead) {
         *done = 1;
-        return buried(request, op);
+        return scope_bury(request, op);
     }
     if (op && op->generalized && scope_peek(op, done, status) == MPI_SUCCESS && !*done)
         return MPI_SUCCESS;

@@ -456,7 +456,8 @@ class Client(ipp.Client):
         ]
         errors = self._own_errors(genuine, result)
         if verdict is not None and verdict.kind != "stopped":
-            return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note)
+            led = [info["engine_id"] for *_, info in parts if info.get("led")]
+            return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note, led=led)
         ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
         return Stopped(verdict, errors, f"Stopped: ranks {ranks} left their cell.", note)
 

@@ -38,21 +38,22 @@ class Left(RuntimeError):
     """Ranks were taken out of the calls they were in, and live on.
 
     `verdict` is a `ringside.waitfor.Verdict` (None if the scope had nothing to report),
-    `errors` are the ranks' own Python errors: (rank, name, text, traceback lines), and `note`
-    says what else was done.
+    `errors` are the ranks' own Python errors: (rank, name, text, traceback lines), `led` the ranks
+    whose error came before they were stuck, and `note` says what else was done.
     """
 
-    def __init__(self, verdict, errors=(), text: str = "", note: str = ""):
+    def __init__(self, verdict, errors=(), text: str = "", note: str = "", led=()):
         self.verdict = verdict
         self.errors = tuple(errors)
         self.text = text
         self.note = note
+        self.led = frozenset(led)
         self._drawn = False
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
         """The message: a Python error that left others waiting, the verdict, and what followed."""
-        stuck = self.verdict.ranks if self.verdict is not None else ()
+        stuck = set(self.verdict.ranks) - self.led if self.verdict is not None else ()
         words = str(self.verdict) if self.verdict is not None else self.text
         return [
             *_raised(error for error in self.errors if error[0] not in stuck),

@@ -25,15 +25,31 @@ NO_MPI = {"IPython", "ipykernel", "ipyparallel", "jupyter_client", "tornado", "t
 
 
 class RingsideShell(ZMQInteractiveShell):
-    """Shows an error of the scope as one line: its story is told once, by the notebook."""
+    """Shows an error of the scope as one line: its story is told once, by the notebook.
+
+    `cause`: an error of the cell's own in whose handling (a `finally`, say) the scope's came.
+    """
+
+    cause = None
 
     def showtraceback(self, exc_tuple=None, *args, **kwargs):
         """IPython's own, but for the scope's errors: the first traceback takes it half a second."""
         etype, value, _ = exc_tuple or sys.exc_info()
-        if str(value).startswith(PREFIX):
+        self.cause = _cause(value)
+        if self.cause is not None:
+            super().showtraceback((type(self.cause), self.cause, self.cause.__traceback__))
+        elif str(value).startswith(PREFIX):
             self._showtraceback(etype, value, [str(value)])
         else:
             super().showtraceback(exc_tuple, *args, **kwargs)
+
+
+def _cause(error: BaseException) -> BaseException | None:
+    """The error during whose handling the scope's came; None: it came by itself."""
+    cause = error
+    while cause is not None and str(cause).startswith(PREFIX):
+        cause = cause.__context__
+    return None if cause is error else cause
 
 
 class RingsideKernel(IPythonParallelKernel):
@@ -91,6 +107,7 @@ class RingsideKernel(IPythonParallelKernel):
 
     def _begin(self):
         self._cell += 1
+        self.shell.cause = None
         scope.busy(True)
         self.running = True
 
@@ -125,6 +142,9 @@ class RingsideKernel(IPythonParallelKernel):
                 print(verdict, file=sys.stderr)
         if reply["status"] == "error":
             reply["engine_info"]["broken"] = end["report"]
+            if method == "execute" and (cause := self.shell.cause) is not None:
+                reply |= {"ename": type(cause).__name__, "evalue": str(cause)}
+                reply["engine_info"]["led"] = True
         return reply
 
     def signal_request(self, stream, ident, parent):
