@@ -55,7 +55,7 @@ def _check(expression, number):
     return found
 '''
 CATEGORIES = tuple(dict.fromkeys(case.category for case in cases.TABLE))
-# Run in the second way too: after what went wrong the two differ most. Of the rest, every other one.
+# Run in the second way too: where the two ways differ most, and every other of the rest.
 BOTH_WAYS = ("errors in the middle", "after the break")
 SECOND = [
     case
