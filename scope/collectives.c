@@ -420,8 +420,8 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
     call->silent = true;
     struct op *op = NULL;
     if (!err) {
-        struct comm *place = scope_meeting(scope_hash(c->number, c->entered), c->world,
-                                           c->size + c->remote);
+        const int number = scope_hash(c->number, scope_hash(scope.generation, c->entered));
+        struct comm *place = scope_meeting(number, c->world, c->size + c->remote);
         op = place ? scope_op_add(COLLECTIVE, *request, place, ANY_PEER, 0, bytes) : NULL;
     }
     if (op) {

@@ -620,7 +620,7 @@ void scope_compared(const struct report *reports) {
             scope_hash_last(c);
         c->places -= alike;
         memmove(c->place, c->place + alike, (size_t)c->places * sizeof *c->place);
-        if (c->handle == MPI_COMM_NULL && c->number > 0 && !c->lasting &&
+        if (c->handle == MPI_COMM_NULL && (c->number > 0 || c->freed) && !c->lasting &&
             (gone || c->places == 0) && !awaited(reports, c))
             scope_comm_remove(c); /* it was kept for this alone */
     }

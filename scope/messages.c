@@ -413,6 +413,8 @@ int MPI_Request_free(MPI_Request *request) {
     struct op *op = scope_op_find(*request);
     MPI_Status status;
     int done = 0;
+    if (op && op->kind == COLLECTIVE && op->persistent)
+        op->comm->freed = true; /* it goes when what was entered there has been compared */
     if (op && op->kind == COLLECTIVE && (op->given_up || op->dead) && !op->counted) {
         scope_op_remove(op); /* its communicator was given up, and the request with it */
         *request = MPI_REQUEST_NULL;

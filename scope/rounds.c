@@ -288,7 +288,7 @@ static bool many_places(void) {
     int freed = 0;
     for (int i = 0; i < scope.n_comms; i++) {
         const struct comm *c = scope.comms[i];
-        freed += c->handle == MPI_COMM_NULL && c->number > 0 && !c->lasting;
+        freed += c->handle == MPI_COMM_NULL && (c->number > 0 || c->freed) && !c->lasting;
         if (c->places > MANY_PLACES || freed > MANY_FREED)
             return true;
     }

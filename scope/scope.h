@@ -175,6 +175,7 @@ struct comm {
     bool lost; /* a break leaves the shadow with what cannot be ended */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
+    bool freed;       /* the meeting place of a persistent collective that is no longer there */
     bool lasting;     /* the meeting place of a window or a file that is still there */
 };
 

@@ -10,6 +10,7 @@ import re
 import subprocess
 import sys
 import time
+import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
 
@@ -241,24 +242,37 @@ def main() -> None:
 @pytest.mark.parametrize("way", ["person", "nbval"])
 @pytest.mark.parametrize("first", range(0, len(CATEGORIES), 2))
 def test_every_case_ends_as_its_truth_says(cluster, tmp_path, way, first):
-    """In an interactive notebook everything; as nbval runs it, a good half."""
+    """In an interactive notebook everything; as nbval runs it, a good half.
+
+    What fails once and then not, by itself, is told as a warning: on a crowded machine a rank may
+    get no core for longer than a case allows.
+    """
     categories = CATEGORIES[first : first + 2]
-    environment = notebook.as_a_person() if way == "person" else notebook.as_nbval()
-    command = [sys.executable, __file__, "outcomes", "-k", f"^({'|'.join(categories)})/"]
-    command += ["--second"] * (way == "nbval")
-    run = subprocess.run(
-        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=295
-    )
-    outcomes = (tmp_path / "outcomes").read_text().splitlines()
-    outcomes = [Outcome(**json.loads(line)) for line in outcomes]
-    assert run.returncode == 0, run.stderr[-3000:]
     wanted = [case for case in cases.TABLE if case.category in categories]
     wanted = [case for case in wanted if way == "person" or case in SECOND]
+    outcomes = outcomes_of(f"^({'|'.join(categories)})/", way, tmp_path)
     assert len(outcomes) == len(wanted)
     failed = [outcome for outcome in outcomes if outcome.fault]
-    assert not failed, "\n\n".join(
-        [f"{len(failed)} of {len(outcomes)} cases failed ({way})", *map(told, failed)]
+    if failed:
+        names = "|".join(re.escape(f"{one.category}/{one.name}") for one in failed)
+        again = [one for one in outcomes_of(f"^({names})$", way, tmp_path) if one.fault]
+        assert not again, "\n\n".join(
+            [f"{len(again)} of {len(outcomes)} cases failed ({way})", *map(told, again)]
+        )
+        warnings.warn("\n\n".join(["failed once", *map(told, failed)]), stacklevel=1)
+
+
+def outcomes_of(pattern: str, way: str, directory: Path) -> list[Outcome]:
+    """Runs the cases whose category and name match, in a notebook of their own."""
+    environment = notebook.as_a_person() if way == "person" else notebook.as_nbval()
+    command = [sys.executable, __file__, "outcomes", "-k", pattern]
+    command += ["--second"] * (way == "nbval")
+    run = subprocess.run(
+        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=295
     )
+    assert run.returncode == 0, run.stderr[-3000:]
+    lines = (directory / "outcomes").read_text().splitlines()
+    return [Outcome(**json.loads(line)) for line in lines]
 
 
 def told(outcome: Outcome) -> str:
