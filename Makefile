@@ -43,6 +43,8 @@ help:
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
 	@echo "make clean    remove both environments and everything built"
 	@echo
+	@echo "$(PY) -m ringside run -n 4 PROGRAM: the scope for a program of your own (--help)"
+	@echo
 	@echo "With MPI=openmpi each of them works on Open MPI instead of MPICH."
 	@echo "With PYTHON=python3.12 the environment is made from that Python."
 

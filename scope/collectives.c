@@ -51,7 +51,9 @@ struct record *scope_enter(struct comm *c, int name, int root) {
                          .waiter = NO_OPERATION,
                          .type = -1,
                          .count = -1,
-                         .size = -1};
+                         .size = -1,
+                         .given = -1,
+                         .taken = -1};
     return p;
 }
 
@@ -89,20 +91,42 @@ const char *scope_operation_name(int operation) {
                                                        : "an operation of its own";
 }
 
-static const MPI_Datatype TYPES[] = {
-    MPI_BYTE,          MPI_CHAR,           MPI_SIGNED_CHAR, MPI_UNSIGNED_CHAR, MPI_SHORT,
-    MPI_UNSIGNED_SHORT, MPI_INT,           MPI_UNSIGNED,    MPI_LONG,          MPI_UNSIGNED_LONG,
-    MPI_LONG_LONG,     MPI_UNSIGNED_LONG_LONG, MPI_FLOAT,   MPI_DOUBLE,        MPI_LONG_DOUBLE,
-    MPI_C_BOOL,        MPI_INT8_T,         MPI_INT16_T,     MPI_INT32_T,       MPI_INT64_T,
-    MPI_UINT8_T,       MPI_UINT16_T,       MPI_UINT32_T,    MPI_UINT64_T,      MPI_DOUBLE_INT,
-    MPI_C_FLOAT_COMPLEX, MPI_C_DOUBLE_COMPLEX,
+/* Predefined types, and what kind of number each is. */
+static const struct {
+    MPI_Datatype type;
+    char kind;
+} TYPES[] = {
+    {MPI_BYTE, 'b'},          {MPI_CHAR, 'c'},           {MPI_SIGNED_CHAR, 'i'},
+    {MPI_UNSIGNED_CHAR, 'u'}, {MPI_SHORT, 'i'},          {MPI_UNSIGNED_SHORT, 'u'},
+    {MPI_INT, 'i'},           {MPI_UNSIGNED, 'u'},       {MPI_LONG, 'i'},
+    {MPI_UNSIGNED_LONG, 'u'}, {MPI_LONG_LONG, 'i'},      {MPI_UNSIGNED_LONG_LONG, 'u'},
+    {MPI_FLOAT, 'f'},         {MPI_DOUBLE, 'f'},         {MPI_LONG_DOUBLE, 'f'},
+    {MPI_C_BOOL, 'l'},        {MPI_INT8_T, 'i'},         {MPI_INT16_T, 'i'},
+    {MPI_INT32_T, 'i'},       {MPI_INT64_T, 'i'},        {MPI_UINT8_T, 'u'},
+    {MPI_UINT16_T, 'u'},      {MPI_UINT32_T, 'u'},       {MPI_UINT64_T, 'u'},
+    {MPI_DOUBLE_INT, 'p'},    {MPI_C_FLOAT_COMPLEX, 'z'}, {MPI_C_DOUBLE_COMPLEX, 'z'},
 };
 
 int scope_type(MPI_Datatype type) {
     for (int i = 0; i < (int)(sizeof TYPES / sizeof *TYPES); i++)
-        if (TYPES[i] == type)
+        if (TYPES[i].type == type)
             return i;
     return -1;
+}
+
+const char *scope_likeness(int likeness) {
+    switch (likeness) {
+    case 'i':
+        return "signed integers";
+    case 'u':
+        return "unsigned integers";
+    case 'f':
+        return "floating point";
+    case 'z':
+        return "complex";
+    default:
+        return "";
+    }
 }
 
 static int size_of(MPI_Datatype type) {
@@ -114,12 +138,17 @@ static int size_of(MPI_Datatype type) {
 
 /* count < 0: not all know it. Between two groups only the call is compared. */
 static void agree(const struct comm *c, struct record *p, long long count, MPI_Datatype type,
-                  int operation) {
+                  int operation, long long given, long long taken) {
     p->waiter = operation;
+    if (!c->remote) {
+        p->given = given;
+        p->taken = taken;
+    }
     if (c->remote || count < 0)
         return;
     p->size = count * size_of(type);
     p->type = scope_type(type);
+    p->likeness = operation != NO_OPERATION && p->type >= 0 ? TYPES[p->type].kind : 0;
     p->count = count <= INT32_MAX ? (int)count : -1;
 }
 
@@ -186,123 +215,162 @@ static bool valid_root(const struct comm *c, int root) {
 /* Of an intercommunicator no root is told. */
 static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : root; }
 
+/* MPICH (5.0.2) loses count of its own messages in nonblocking collectives between two groups:
+ * there the blocking ones are the library's own, once all have come. */
+static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist) || c->remote; }
+
 #define AT_ROOT(a, b) (c->rank == root ? (a) : (b))
+/* The root's own part, where it stays in place, is that of the other buffer. */
+#define HANDS_IN(buf, count, type, counts, other)                                                \
+    (buf == MPI_IN_PLACE ? (long long)counts[c->rank] * size_of(other)                           \
+                         : (long long)count * size_of(type))
 
 /* Each collective: its root, the bytes this rank hands in (0 where every peer has a count of its
- * own), count, type and operation on which all ranks have to agree (-1: they need not), its
+ * own), count, type and operation on which all ranks have to agree (-1: they need not), what
+ * it hands in and takes out, whose sums over the ranks have to agree (-1: they need not), its
  * parameters but the communicator, its arguments. C: count type, D: displacements. */
 #define COLLECTIVES(X, S, C, D, TOTAL)                                                           \
-    X(S, Bcast, Ibcast, root, (long long)count * size_of(type), (long long)count,                \
-      type, NO_OPERATION,                                                                        \
+    X(S, Bcast, Ibcast, root, (long long)count * size_of(type), (long long)count, type,          \
+      NO_OPERATION,                                                                              \
+      -1, -1,                                                                                    \
       (void *buf, C count, MPI_Datatype type, int root),                                         \
       buf, count, type, root)                                                                    \
-    X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count,              \
-      type, scope_operation(op),                                                                 \
-      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op, int root),     \
+    X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count, type,        \
+      scope_operation(op),                                                                       \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op, int            \
+       root),                                                                                    \
       sendbuf, recvbuf, count, type, op, root)                                                   \
-    X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count * size_of(type), (long long)count,     \
-      type, scope_operation(op),                                                                 \
+    X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count * size_of(type), (long                 \
+      long)count, type, scope_operation(op),                                                     \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
-    X(S, Scan, Iscan, NO_ROOT, (long long)count * size_of(type), (long long)count,               \
-      type, scope_operation(op),                                                                 \
+    X(S, Scan, Iscan, NO_ROOT, (long long)count * size_of(type), (long long)count, type,         \
+      scope_operation(op),                                                                       \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Exscan, Iexscan, NO_ROOT, (long long)count * size_of(type), (long long)count,           \
       type, scope_operation(op),                                                                 \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
-    X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count * size_of(type), (long long)count,\
-      type, scope_operation(op),                                                                 \
+    X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count *                \
+      size_of(type), (long long)count, type, scope_operation(op),                                \
+      -1, -1,                                                                                    \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
-    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, TOTAL(counts, c),                          \
-      type, scope_operation(op),                                                                 \
-      (const void *sendbuf, void *recvbuf, const C counts[], MPI_Datatype type, MPI_Op op),      \
+    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, TOTAL(counts, c), type,                    \
+      scope_operation(op),                                                                       \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, void *recvbuf, const C counts[], MPI_Datatype type, MPI_Op           \
+       op),                                                                                      \
       sendbuf, recvbuf, counts, type, op)                                                        \
-    X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long long)recvcount,\
-    (long long)sendcount),                                                                       \
-      AT_ROOT(recvtype, sendtype), NO_OPERATION,                                                 \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype, int root),                                                          \
+    X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long            \
+      long)recvcount, (long long)sendcount), AT_ROOT(recvtype, sendtype), NO_OPERATION,          \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
-    X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1,                    \
-      MPI_BYTE, NO_OPERATION,                                                                    \
+    X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1, MPI_BYTE,          \
+      NO_OPERATION,                                                                              \
+      HANDS_IN(sendbuf, sendcount, sendtype, recvcounts, recvtype),                              \
+      AT_ROOT(TOTAL(recvcounts, c) * size_of(recvtype), 0),                                      \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
-      recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                          \
+       recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                         \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root)                 \
     X(S, Scatter, Iscatter, root, bytes_in(recvbuf, recvcount, recvtype), AT_ROOT((long          \
-    long)sendcount, (long long)recvcount),                                                       \
-      AT_ROOT(sendtype, recvtype), NO_OPERATION,                                                 \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype, int root),                                                          \
+      long)sendcount, (long long)recvcount), AT_ROOT(sendtype, recvtype), NO_OPERATION,          \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
-    X(S, Scatterv, Iscatterv, root, 0, -1,                                                       \
-      MPI_BYTE, NO_OPERATION,                                                                    \
+    X(S, Scatterv, Iscatterv, root, 0, -1, MPI_BYTE, NO_OPERATION,                               \
+      AT_ROOT(TOTAL(sendcounts, c) * size_of(sendtype), 0), HANDS_IN(recvbuf, recvcount,         \
+      recvtype, sendcounts, sendtype),                                                           \
       (const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype,       \
-      void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                              \
+       void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                             \
       sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root)                 \
-    X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long long)recvcount,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long           \
+      long)recvcount, recvtype, NO_OPERATION,                                                    \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long long)recvcount,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long             \
+      long)recvcount, recvtype, NO_OPERATION,                                                    \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Neighbor_allgather, Ineighbor_allgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Neighbor_allgather, Ineighbor_allgather, NO_ROOT, bytes_in(sendbuf, sendcount,          \
+      sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Neighbor_alltoall, Ineighbor_alltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
-      recvtype, NO_OPERATION,                                                                    \
-      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C recvcount,      \
-      MPI_Datatype recvtype),                                                                    \
+    X(S, Neighbor_alltoall, Ineighbor_alltoall, NO_ROOT, bytes_in(sendbuf, sendcount,            \
+      sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
+       recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
-    X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), TOTAL(recvcounts, c),\
-      recvtype, NO_OPERATION,                                                                    \
+    X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype),               \
+      TOTAL(recvcounts, c), recvtype, NO_OPERATION,                                              \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
-      recvcounts[], const D displs[], MPI_Datatype recvtype),                                    \
+       recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
-    X(S, Neighbor_allgatherv, Ineighbor_allgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), -1,\
-      recvtype, NO_OPERATION,                                                                    \
+    X(S, Neighbor_allgatherv, Ineighbor_allgatherv, NO_ROOT, bytes_in(sendbuf, sendcount,        \
+      sendtype), -1, recvtype, NO_OPERATION,                                                     \
+      -1, -1,                                                                                    \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
-      recvcounts[], const D displs[], MPI_Datatype recvtype),                                    \
+       recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
-    X(S, Alltoallv, Ialltoallv, NO_ROOT, 0, -1,                                                  \
-      MPI_BYTE, NO_OPERATION,                                                                    \
-      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype,      \
-      void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype recvtype),            \
+    X(S, Alltoallv, Ialltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
+      sendbuf == MPI_IN_PLACE ? TOTAL(recvcounts, c) * size_of(recvtype) :                       \
+      TOTAL(sendcounts, c) * size_of(sendtype), TOTAL(recvcounts, c) * size_of(recvtype),        \
+      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
+       sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
+       recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
-    X(S, Neighbor_alltoallv, Ineighbor_alltoallv, NO_ROOT, 0, -1,                                \
-      MPI_BYTE, NO_OPERATION,                                                                    \
-      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype sendtype,      \
-      void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype recvtype),            \
+    X(S, Neighbor_alltoallv, Ineighbor_alltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
+       sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
+       recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
-    X(S, Alltoallw, Ialltoallw, NO_ROOT, 0, -1,                                                  \
-      MPI_BYTE, NO_OPERATION,                                                                    \
+    X(S, Alltoallw, Ialltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
+      -1, -1,                                                                                    \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], const MPI_Datatype          \
-      sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[], const MPI_Datatype    \
-      recvtypes[]),                                                                              \
+       sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[], const                \
+       MPI_Datatype recvtypes[]),                                                                \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)          \
-    X(S, Neighbor_alltoallw, Ineighbor_alltoallw, NO_ROOT, 0, -1,                                \
-      MPI_BYTE, NO_OPERATION,                                                                    \
-      (const void *sendbuf, const C sendcounts[], const MPI_Aint sdispls[], const MPI_Datatype   \
-      sendtypes[], void *recvbuf, const C recvcounts[], const MPI_Aint rdispls[], const          \
-      MPI_Datatype recvtypes[]),                                                                 \
+    X(S, Neighbor_alltoallw, Ineighbor_alltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
+      -1, -1,                                                                                    \
+      (const void *sendbuf, const C sendcounts[], const MPI_Aint sdispls[], const                \
+       MPI_Datatype sendtypes[], void *recvbuf, const C recvcounts[], const MPI_Aint             \
+       rdispls[], const MPI_Datatype recvtypes[]),                                               \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)
 
-#define SERVE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, PARAMETERS, ...)              \
+#define SERVE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, GIVEN, TAKEN,                 \
+                   PARAMETERS, ...)                                                              \
     int MPI_##name##S(STRIP PARAMETERS, MPI_Comm comm) {                                         \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
         OBSERVE(name, comm, PMPI_##name##S(__VA_ARGS__, comm))                                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT)) /* the library says what is wrong */        \
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
-        agree(c, scope_enter(c, CALL_##name, shown(c, ROOT)), COUNT, TYPE, OPERATION);           \
-        int err = atomic_load(&scope.insist) ? scope_gate(&call, c) : MPI_SUCCESS;               \
+        agree(c, scope_enter(c, CALL_##name, shown(c, ROOT)), COUNT, TYPE, OPERATION,            \
+              GIVEN, TAKEN);                                                                     \
+        int err = gate_first(c) ? scope_gate(&call, c) : MPI_SUCCESS;                            \
+        if (!err && c->remote) {                                                                 \
+            scope_step_out(&call);                                                               \
+            err = PMPI_##name##S(__VA_ARGS__, comm);                                             \
+            scope_step_in(&call);                                                                \
+            scope_event(&call, c, ANY_PEER, ANY_LABEL, BYTES, 0);                                \
+            return scope_end(&call, c, err);                                                     \
+        }                                                                                        \
         if (!err)                                                                                \
             err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, &request));                   \
         return end_blocking(&call, c, err, &request, shown(c, ROOT), BYTES);                     \
@@ -311,7 +379,8 @@ static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : 
         OBSERVE(iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))                        \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
-        agree(c, scope_enter(c, CALL_##iname, shown(c, ROOT)), COUNT, TYPE, OPERATION);          \
+        agree(c, scope_enter(c, CALL_##iname, shown(c, ROOT)), COUNT, TYPE, OPERATION,           \
+              GIVEN, TAKEN);                                                                     \
         const int err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));              \
         return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
     }
@@ -325,6 +394,11 @@ int MPI_Barrier(MPI_Comm comm) {
     MPI_Request request = MPI_REQUEST_NULL;
     OBSERVE(Barrier, comm, PMPI_Barrier(comm))
     scope_enter(c, CALL_Barrier, NO_ROOT);
+    if (c->remote) { /* to meet is all there is to it */
+        const int err = scope_gate(&call, c);
+        scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+        return scope_end(&call, c, err);
+    }
     const int err = begun(c, PMPI_Ibarrier(c->shadow, &request));
     return end_blocking(&call, c, err, &request, NO_ROOT, 0);
 }
@@ -360,20 +434,18 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
     return scope_end(call, c, err);
 }
 
-#define INITIALIZE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, PARAMETERS, ...)         \
+#define INITIALIZE(S, name, iname, ROOT, BYTES, COUNT, TYPE, OPERATION, GIVEN, TAKEN,            \
+                   PARAMETERS, ...)                                                              \
     int MPI_##name##_init##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Info info,                     \
                              MPI_Request *request) {                                             \
         OBSERVE(name##_init, comm, PMPI_##name##_init##S(__VA_ARGS__, comm, info, request))      \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c,                                                           \
                              PMPI_##name##_init##S(__VA_ARGS__, comm, info, request));           \
-        agree(c, scope_enter(c, CALL_##name##_init, shown(c, ROOT)), COUNT, TYPE, OPERATION);    \
-        int err = scope_gate(&call, c);                                                          \
-        if (!err) {                                                                              \
-            scope_step_out(&call);                                                               \
-            err = PMPI_##name##_init##S(__VA_ARGS__, c->shadow, info, request);                  \
-            scope_step_in(&call);                                                                \
-        }                                                                                        \
+        agree(c, scope_enter(c, CALL_##name##_init, shown(c, ROOT)), COUNT, TYPE, OPERATION,     \
+              GIVEN, TAKEN);                                                                     \
+        const int err =                                                                          \
+            begun(c, PMPI_##name##_init##S(__VA_ARGS__, c->shadow, info, request));              \
         return initialized(&call, c, err, CALL_##name##_init, request, BYTES);                   \
     }
 
@@ -385,12 +457,7 @@ COLLECTIVES(INITIALIZE, _c, MPI_Count, MPI_Aint, total_c)
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {
     OBSERVE(Barrier_init, comm, PMPI_Barrier_init(comm, info, request))
     scope_enter(c, CALL_Barrier_init, NO_ROOT);
-    int err = scope_gate(&call, c);
-    if (!err) {
-        scope_step_out(&call);
-        err = PMPI_Barrier_init(c->shadow, info, request);
-        scope_step_in(&call);
-    }
+    const int err = begun(c, PMPI_Barrier_init(c->shadow, info, request));
     return initialized(&call, c, err, CALL_Barrier_init, request, 0);
 }
 
@@ -439,7 +506,7 @@ int scope_join(struct comm *c, const struct record *p, MPI_Request *request, voi
     if (p->name == CALL_Barrier || p->name == CALL_Ibarrier)
         return PMPI_Ibarrier(c->shadow, request);
     const int count = p->count, root = p->tag;
-    const MPI_Datatype type = TYPES[p->type];
+    const MPI_Datatype type = TYPES[p->type].type;
     const MPI_Op op = p->waiter >= 0 ? OPERATIONS[p->waiter].op : MPI_OP_NULL;
     const size_t block = (size_t)p->size + 8, all = block * (size_t)c->size;
     char *memory = calloc(2, all);

@@ -140,13 +140,15 @@ static int agree_on_number(struct comm *c) {
 /* What can be said of a communicator without asking anyone; NULL: no memory, or it has ranks of
  * another world, which is said, and its calls are left alone. */
 static struct comm *describe(MPI_Comm handle) {
-    int inter = 0, n = 0, *own = NULL, *others = NULL, remote = 0;
+    int inter = 0, n = 0, size = 0, *own = NULL, *others = NULL, remote = 0;
     MPI_Group group;
     struct comm *c = calloc(1, sizeof *c);
     PMPI_Comm_test_inter(handle, &inter);
     PMPI_Comm_group(handle, &group);
     bool good = scope_world_ranks(group, &own, &n);
     PMPI_Group_free(&group);
+    PMPI_Comm_size(handle, &size);
+    n = size < n ? size : n; /* MPICH (5.0.2) tells the parent's group of a smaller grid */
     if (inter) {
         PMPI_Comm_remote_group(handle, &group);
         good = scope_world_ranks(group, &others, &remote) && good;
@@ -210,6 +212,12 @@ void scope_comm_remove(struct comm *comm) {
     release(comm);
 }
 
+/* Numbers of windows and files are given as those of communicators are. */
+int scope_new_number(const struct comm *c, int *number) {
+    *number = c->rank == 0 ? 1 + scope.rank + scope.size * scope.made++ : 0;
+    return PMPI_Bcast(number, 1, MPI_INT, 0, c->shadow);
+}
+
 int scope_hash(int a, int b) {
     const uint64_t key = ((uint64_t)(uint32_t)a << 32 | (uint32_t)b) * 0x9E3779B97F4A7C15u;
     return -2 - (int)(key >> 34); /* 30 bits */
@@ -246,7 +254,8 @@ void scope_forget_comms(void) {
         c->history = 0;
     }
     for (int i = scope.n_comms - 1; i >= 0; i--)
-        if (scope.comms[i]->handle == MPI_COMM_NULL && scope.comms[i]->number > 0)
+        if (scope.comms[i]->handle == MPI_COMM_NULL && scope.comms[i]->number > 0 &&
+            !scope.comms[i]->lasting)
             scope_comm_remove(scope.comms[i]);
 }
 
@@ -316,7 +325,6 @@ CREATE(Comm_split, 0, (MPI_Comm comm, int color, int key, MPI_Comm *made), made,
        made)
 CREATE(Comm_split_type, 0, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), made,
        comm, type, key, info, made)
-CREATE(Comm_create, 0, (MPI_Comm comm, MPI_Group group, MPI_Comm *made), made, comm, group, made)
 CREATE(Cart_create, grid(ndims, dims, periods),
        (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
         MPI_Comm *made),
@@ -421,6 +429,32 @@ static struct comm *group_meeting(MPI_Group group, int number) {
     }
     free(world);
     return place;
+}
+
+/* Those of a group have to mean the same group: they meet by themselves before all do. */
+int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made) {
+    OBSERVE(Comm_create, comm, PMPI_Comm_create(comm, group, made))
+    int rank = MPI_UNDEFINED, err = MPI_SUCCESS;
+    PMPI_Group_rank(group, &rank);
+    struct comm *place = rank == MPI_UNDEFINED || c->remote
+                             ? NULL
+                             : group_meeting(group, scope_hash(c->number, -1));
+    if (place) {
+        scope_enter(place, CALL_Comm_create, NO_ROOT);
+        err = scope_gate(&call, place);
+    }
+    if (!err) {
+        scope_enter(c, CALL_Comm_create, NO_ROOT);
+        err = scope_gate(&call, c);
+    }
+    if (!err) {
+        scope_step_out(&call);
+        err = PMPI_Comm_create(comm, group, made);
+        err = make_known(err, err ? MPI_COMM_NULL : *made);
+        scope_step_in(&call);
+    }
+    scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+    return scope_end(&call, c, err);
 }
 
 /* Collective over the group alone: the others are not there to meet. */
@@ -555,6 +589,19 @@ int MPI_Comm_disconnect(MPI_Comm *comm) {
     return scope_end(&call, WORLD, free_both(c, comm, PMPI_Comm_disconnect));
 }
 
+/* Who is still in its last gate would take the others for those who have not come. */
+static bool awaited(const struct report *reports, const struct comm *c) {
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct report *report = &reports[c->world[m]];
+        for (int i = 0; i < report->rows; i++) {
+            const struct record *need = &report->row[i];
+            if (need->row == NEEDS && need->kind == COLLECTIVE && need->comm == c->number)
+                return true;
+        }
+    }
+    return false;
+}
+
 /* After a round: what all ranks have entered alike need not be compared again. */
 void scope_compared(const struct report *reports) {
     for (int i = scope.n_comms - 1; i >= 0; i--) {
@@ -573,7 +620,8 @@ void scope_compared(const struct report *reports) {
             scope_hash_last(c);
         c->places -= alike;
         memmove(c->place, c->place + alike, (size_t)c->places * sizeof *c->place);
-        if (c->handle == MPI_COMM_NULL && c->number > 0 && (gone || c->places == 0))
+        if (c->handle == MPI_COMM_NULL && c->number > 0 && !c->lasting &&
+            (gone || c->places == 0) && !awaited(reports, c))
             scope_comm_remove(c); /* it was kept for this alone */
     }
 }
@@ -582,10 +630,11 @@ void scope_compared(const struct report *reports) {
 
 /* The scope's own thread talks to the other ranks while the program's computes. */
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
-    (void)required;
     const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
     if (!err && *provided == MPI_THREAD_MULTIPLE)
         scope_start();
+    if (!err)
+        scope_outside_begin(required);
     return err;
 }
 
@@ -599,6 +648,7 @@ int MPI_Init(int *argc, char ***argv) {
 int MPI_Finalize(void) {
     struct call call;
     struct comm *c = NULL;
+    scope_outside_end();
     if (scope_begin(&call, CALL_Finalize, MPI_COMM_WORLD, &c) == GO) {
         struct record need = {.kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER};
         call.probe = &need;

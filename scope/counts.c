@@ -1,7 +1,7 @@
 /* How many messages went to, or came from, a peer under a tag. See scope.h.
  *
- * After each round all ranks take the messages that were both sent and received out of the counts
- * of sender and receiver, so that only what is under way takes room, however many tags there are. */
+ * After each round the ranks take the messages that were both sent and received out of the counts
+ * of sender and receiver: only what is under way takes room, however many tags there are. */
 #include "scope.h"
 
 #include <stdlib.h>

@@ -18,7 +18,7 @@
 
 static const double drain_limit = 20;
 static const double away_limit = 0.2;
-static const double finish_limit = 5; /* of a drain, for collectives that all ranks have entered */
+static const double finish_limit = 3; /* of a drain, for collectives that all ranks have entered */
 
 /* ---- messages ---- */
 
@@ -164,7 +164,8 @@ static const struct record *begun_as(const struct report *reports, const struct 
 
 /* The first collective on c, of those not yet compared, that cannot be brought to its end, nor can
  * any after it; the same on all ranks. */
-static int first_hopeless(const struct report *reports, const struct comm *c) {
+static int first_hopeless(const struct report *reports, const struct comm *c,
+                          const struct mismatch *mismatch) {
     int first = INT_MAX, last = 0;
     for (int m = 0; m < c->size + c->remote; m++) {
         const struct report *report = &reports[c->world[m]];
@@ -178,6 +179,8 @@ static int first_hopeless(const struct report *reports, const struct comm *c) {
     }
     for (int index = first; index <= last; index++) {
         bool hopeless;
+        if (mismatch->found && mismatch->comm == c->number && mismatch->index == index)
+            return index;
         begun_as(reports, c, index, &hopeless);
         if (hopeless)
             return index;
@@ -192,8 +195,9 @@ struct joined {
 };
 
 /* Those that others have begun on c and this rank has not, in order. Returns how many. */
-static int join_all(const struct report *reports, struct comm *c, struct joined *joined, int room) {
-    const int hopeless = first_hopeless(reports, c);
+static int join_all(const struct report *reports, struct comm *c, const struct mismatch *mismatch,
+                    struct joined *joined, int room) {
+    const int hopeless = first_hopeless(reports, c, mismatch);
     int last = 0, n = 0;
     for (int m = 0; m < c->size; m++) {
         const struct record *e = scope_entered(&reports[c->world[m]], c->number);
@@ -222,7 +226,7 @@ static bool all_began(const struct report *reports, const struct comm *c, int in
 }
 
 /* One look at all collectives of the program; false: some that can end have not. */
-static bool look(const struct report *reports) {
+static bool look(const struct report *reports, const struct mismatch *mismatch) {
     bool all = true;
     for (struct op *op = scope_first(); op; op = scope_next(op)) {
         MPI_Status status;
@@ -230,7 +234,8 @@ static bool look(const struct report *reports) {
         if (!op->active || op->counted || op->kind != COLLECTIVE || op->dead)
             continue;
         const bool certain = all_began(reports, op->comm, op->index);
-        if (op->index >= first_hopeless(reports, op->comm) || (op->persistent && !certain))
+        if (op->index >= first_hopeless(reports, op->comm, mismatch) ||
+            (op->persistent && !certain))
             continue;
         const int err = scope_peek(op, &done, &status);
         if (done && !err) {
@@ -243,7 +248,7 @@ static bool look(const struct report *reports) {
 }
 
 /* Brings the collectives to their end that can be. */
-static void finish_collectives(const struct report *reports) {
+static void finish_collectives(const struct report *reports, const struct mismatch *mismatch) {
     enum { ROOM = 256 };
     struct joined *joined = calloc(ROOM, sizeof *joined);
     const double start = scope_now();
@@ -259,10 +264,11 @@ static void finish_collectives(const struct report *reports) {
         if (!next)
             break;
         last = next->number;
-        n += join_all(reports, next, joined + n, ROOM - n);
+        next->lost = first_hopeless(reports, next, mismatch) != INT_MAX;
+        n += join_all(reports, next, mismatch, joined + n, ROOM - n);
     }
     for (bool open = true; open && scope_now() - start < finish_limit;) {
-        open = !look(reports);
+        open = !look(reports, mismatch);
         for (int i = 0; i < n; i++) {
             int done = 1;
             if (joined[i].request != MPI_REQUEST_NULL)
@@ -278,21 +284,28 @@ static void finish_collectives(const struct report *reports) {
     free(joined);
 }
 
-/* Is there a collective on this communicator that not all its ranks have finished? Not on one that
- * some have yet to make, or have freed. */
+/* Some may have yet to make this communicator, or have freed it: then it is left as it is. */
+static bool all_have(const struct report *reports, const struct comm *c) {
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct record *e = scope_entered(&reports[c->world[m]], c->number);
+        if (!e || e->kind == GONE)
+            return false;
+    }
+    return true;
+}
+
+/* Is there a collective on this communicator that not all its ranks have finished? */
 static bool is_stuck(const struct report *reports, const struct comm *c) {
-    bool stuck = false;
     for (int m = 0; m < c->size + c->remote; m++) {
         const struct report *report = &reports[c->world[m]];
-        if (!scope_entered(report, c->number))
-            return false;
         for (int i = 0; i < report->rows; i++) {
             const struct record *r = &report->row[i];
-            stuck = stuck || (r->row == POSTED && r->kind == COLLECTIVE &&
-                              (r->comm == c->number || r->peer == c->number));
+            if (r->row == POSTED && r->kind == COLLECTIVE &&
+                (r->comm == c->number || r->peer == c->number))
+                return true;
         }
     }
-    return stuck;
+    return false;
 }
 
 static void give_up(const struct comm *c) {
@@ -320,7 +333,7 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!unlike && !is_stuck(reports, next))
+        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next)))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)
@@ -346,7 +359,7 @@ static int out_of_step(const struct report *reports) {
 
 /* ---- all of it ---- */
 
-/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is all its user sees. */
+/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is what it shows. */
 static void explain(const struct report *mine, const struct verdict *verdict, int kind) {
     static const char *const why[] = {
         [STARVED] = "nobody is left who could help",
@@ -421,7 +434,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     struct report *now = NULL;
     struct unreceived *rest = NULL;
     scope_lock();
-    /* Who is about to have a new communicator gets it first, unless another rank is held already. */
+    /* Who is about to have a new communicator gets it first, unless another rank is held. */
     for (const double start = scope_now(); scope_away() && scope_now() - start < away_limit;) {
         scope_unlock();
         scope_nap(0.001);
@@ -432,7 +445,8 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
         rest = scope_left(scope.size, now, &rests);
         renewed = out_of_step(now);
         taken = rest ? drain(rest, rests) : -1;
-        finish_collectives(now);
+        finish_collectives(now, &verdict->mismatch);
+        taken = scope_mend_windows(now, finish_limit) ? taken : -1;
         taken = scope_drain_tokens(drain_limit) ? taken : -1;
         ours = sum(taken > 0 ? taken : 0);
         taken = least(taken);
@@ -445,7 +459,6 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
             renewed = fresh > renewed ? fresh : renewed;
             scope_forget_counts();
             scope_forget_comms();
-            scope_forget_windows();
             scope.blind = false;
             for (struct thread *t = scope.threads; t; t = t->next)
                 t->tests = 0;
@@ -457,11 +470,14 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     scope.generation++;
     scope.unhide = true;
     scope.raise = scope.busy;
-    scope.broken = scope.busy;
+    scope.broken = scope.busy && (kind == MISMATCH || !scope.settling);
     atomic_store(&scope.stop, NO_STOP);
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,
                taken < 0);
+    scope_outside_told(scope.told);
+    if (scope.broken && !scope.first && scope.told)
+        scope.first = strdup(scope.told);
     pthread_cond_broadcast(&scope.settled);
     scope_unlock();
     scope_free_reports(now);

@@ -304,19 +304,21 @@ int scope_aside(struct call *call, int (*work)(void *given), void *given, size_t
 /* ---- buffered sends ---- */
 
 struct detach {
+    int (*library)(struct detach *d);
+    MPI_Comm comm;
     void *buffer;
-    int size;
+    MPI_Count size;
 };
 
 static int detach(void *given) {
     struct detach *d = given;
-    return PMPI_Buffer_detach(&d->buffer, &d->size);
+    return d->library(d);
 }
 
 /* Waits until all buffered messages have left the buffer. Which those are the library does not
  * say: as long as one of this rank's messages can be received, it may be the one. */
-int MPI_Buffer_detach(void *buffer, int *size) {
-    OBSERVE(Buffer_detach, MPI_COMM_WORLD, PMPI_Buffer_detach(buffer, size))
+static int serve_detach(struct call *call, struct comm *c, struct detach d, void *buffer,
+                        MPI_Count *size) {
     struct report mine = {0};
     int room = 0, n = 0;
     scope_refresh();
@@ -327,14 +329,77 @@ int MPI_Buffer_detach(void *buffer, int *size) {
                                             .comm = mine.row[i].comm,
                                             .peer = mine.row[i].peer,
                                             .tag = mine.row[i].tag};
-    struct detach d = {0};
-    call.mode = ANY;
-    call.silent = true;
-    const int err = scope_aside(&call, detach, &d, sizeof d, mine.row, n);
-    if (!err) {
+    call->mode = ANY;
+    call->silent = true;
+    const int err = scope_aside(call, detach, &d, sizeof d, mine.row, n);
+    if (!err && buffer) {
         memcpy(buffer, &d.buffer, sizeof d.buffer);
         *size = d.size;
     }
     free(mine.row);
-    return scope_end(&call, c, err);
+    return scope_end(call, c, err);
 }
+
+static int detach_plain(struct detach *d) {
+    int size = 0;
+    const int err = PMPI_Buffer_detach(&d->buffer, &size);
+    d->size = size;
+    return err;
+}
+
+int MPI_Buffer_detach(void *buffer, int *size) {
+    OBSERVE(Buffer_detach, MPI_COMM_WORLD, PMPI_Buffer_detach(buffer, size))
+    MPI_Count large = 0;
+    const struct detach d = {.library = detach_plain};
+    const int err = serve_detach(&call, c, d, buffer, &large);
+    *size = err ? *size : (int)large;
+    return err;
+}
+
+#if LARGE_COUNTS
+static int detach_large(struct detach *d) { return PMPI_Buffer_detach_c(&d->buffer, &d->size); }
+
+int MPI_Buffer_detach_c(void *buffer, MPI_Count *size) {
+    OBSERVE(Buffer_detach, MPI_COMM_WORLD, PMPI_Buffer_detach_c(buffer, size))
+    return serve_detach(&call, c, (struct detach){.library = detach_large}, buffer, size);
+}
+#endif
+
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+static int detach_comm(struct detach *d) {
+    return PMPI_Comm_detach_buffer_c(d->comm, &d->buffer, &d->size);
+}
+
+static int flush(struct detach *d) {
+    (void)d;
+    return PMPI_Buffer_flush();
+}
+
+static int flush_comm(struct detach *d) { return PMPI_Comm_flush_buffer(d->comm); }
+
+int MPI_Comm_detach_buffer(MPI_Comm comm, void *buffer, int *size) {
+    OBSERVE(Comm_detach_buffer, comm, PMPI_Comm_detach_buffer(comm, buffer, size))
+    MPI_Count large = 0;
+    const int err = serve_detach(
+        &call, c, (struct detach){.library = detach_comm, .comm = comm}, buffer, &large);
+    *size = err ? *size : (int)large;
+    return err;
+}
+
+int MPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count *size) {
+    OBSERVE(Comm_detach_buffer, comm, PMPI_Comm_detach_buffer_c(comm, buffer, size))
+    return serve_detach(&call, c, (struct detach){.library = detach_comm, .comm = comm}, buffer,
+                        size);
+}
+
+int MPI_Buffer_flush(void) {
+    OBSERVE(Buffer_flush, MPI_COMM_WORLD, PMPI_Buffer_flush())
+    return serve_detach(&call, c, (struct detach){.library = flush}, NULL, NULL);
+}
+
+int MPI_Comm_flush_buffer(MPI_Comm comm) {
+    OBSERVE(Comm_flush_buffer, comm, PMPI_Comm_flush_buffer(comm))
+    return serve_detach(&call, c, (struct detach){.library = flush_comm, .comm = comm}, NULL,
+                        NULL);
+}
+#endif

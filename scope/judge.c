@@ -103,9 +103,11 @@ const struct record *scope_place(const struct report *report, int comm, int inde
 
 /* ---- unlike collectives ---- */
 
+/* A reduction adds like to like; of other collectives only the lengths are compared. */
 bool scope_alike(const struct record *a, const struct record *b) {
     return a->name == b->name && a->tag == b->tag && a->waiter == b->waiter &&
-           (a->size == b->size || a->size < 0 || b->size < 0) && a->detail == b->detail;
+           (a->size == b->size || a->size < 0 || b->size < 0) && a->detail == b->detail &&
+           (a->likeness == b->likeness || a->likeness == 0 || b->likeness == 0);
 }
 
 static int compare_places(const void *a, const void *b) {
@@ -116,9 +118,28 @@ static int compare_places(const void *a, const void *b) {
     return (x->index > y->index) - (x->index < y->index);
 }
 
-/* The first place, by communicator, at which two ranks are not alike. */
+static int members(const struct report *report, int comm) {
+    int n = 0;
+    for (int i = 0; i < report->rows; i++)
+        n += report->row[i].row == MEMBER && report->row[i].comm == comm;
+    return n;
+}
+
+/* All have come, each with counts of its own: do they take out what they hand in? */
+static bool sums_differ(const struct report *one, const struct record *const *place, size_t n) {
+    long long difference = 0;
+    for (size_t i = 0; i < n; i++) {
+        if (place[i]->given < 0 || place[i]->taken < 0)
+            return false;
+        difference += place[i]->given - place[i]->taken;
+    }
+    return difference != 0 && (int)n == members(one, place[0]->comm);
+}
+
+/* The first place, by communicator, at which the ranks are not alike. */
 static struct mismatch find_mismatch(int n, const struct report *reports) {
     struct mismatch found = {0};
+    const struct report *one = reports; /* of those that have come to the place in hand */
     size_t many = 0;
     for (int r = 0; r < n; r++)
         for (int i = 0; i < reports[r].rows; i++)
@@ -131,9 +152,17 @@ static struct mismatch find_mismatch(int n, const struct report *reports) {
                 place[at++] = &reports[r].row[i];
     if (place)
         qsort(place, many, sizeof *place, compare_places);
-    for (size_t i = 1; place && i < many && !found.found; i++)
-        if (compare_places(&place[i - 1], &place[i]) == 0 && !scope_alike(place[i - 1], place[i]))
-            found = (struct mismatch){true, place[i]->comm, place[i]->index};
+    for (size_t first = 0, last; place && first < many && !found.found; first = last) {
+        bool unlike = false;
+        for (last = first + 1; last < many && compare_places(&place[first], &place[last]) == 0;
+             last++)
+            unlike = unlike || !scope_alike(place[last - 1], place[last]);
+        for (int r = 0; r < n; r++)
+            if (members(&reports[r], place[first]->comm) > 0)
+                one = &reports[r];
+        if (unlike || (place[first]->given >= 0 && sums_differ(one, place + first, last - first)))
+            found = (struct mismatch){true, place[first]->comm, place[first]->index};
+    }
     free(place);
     return found;
 }
@@ -235,7 +264,17 @@ static bool collective_can_end(const struct world *w, int rank, const struct rec
     return all;
 }
 
-/* Who holds the lock has to let it go. */
+/* Locks are given in the order in which they were asked for: who wants one to share waits for who
+ * wants it alone, if it has waited long enough for that to be the reason. */
+static bool comes_first(const struct world *w, const struct record *other, int rank,
+                        const struct record *need) {
+    static const double long_enough = 5;
+    return other->row == NEEDS && other->kind == WINDOW && other->tag == EXCLUSIVE &&
+           other->comm == need->comm && other->peer == need->peer && need->tag == SHARED &&
+           w->reports[rank].since > long_enough;
+}
+
+/* Who holds the lock has to let it go, unless it can be shared. */
 static bool window_can_end(const struct world *w, int rank, const struct record *need,
                            bool *target) {
     if (need->tag == ANY_LABEL)
@@ -244,7 +283,9 @@ static bool window_can_end(const struct world *w, int rank, const struct record 
     for (int r = 0; r < w->n; r++) {
         for (int i = 0; i < w->reports[r].rows && r != rank; i++) {
             const struct record *holds = &w->reports[r].row[i];
-            if (holds->row == HOLDS && holds->comm == need->comm && holds->peer == need->peer)
+            if ((holds->row == HOLDS && holds->comm == need->comm && holds->peer == need->peer &&
+                 (holds->kind == EXCLUSIVE || need->tag == EXCLUSIVE)) ||
+                comes_first(w, holds, rank, need))
                 all = helped(w, r, target) && all;
         }
     }
@@ -328,29 +369,27 @@ static bool stuck(const struct world *w, const long long *before, struct verdict
 }
 
 /* Nobody computes, nothing has changed for long: no proof, as a loop of tests may end by itself,
- * and there may be what was not judged. */
-static int suspect(struct world *w, bool blind, const long long *before, struct verdict *verdict) {
-    bool polling = false, idle = false;
+ * and there may be what was not judged. `at_least`: how many are starved as it is. */
+static int suspect(struct world *w, const long long *before, int at_least,
+                   struct verdict *verdict) {
+    bool idle = false;
     for (int r = 0; r < w->n; r++) {
         if (w->reports[r].state == COMPUTING || w->reports[r].epoch != before[r])
             return RUNNING;
-        polling = polling || w->reports[r].state == POLLING;
         idle = idle || w->reports[r].state == IDLE;
     }
+    verdict->suspicion = true;
     for (int kind = SUSPECTED; kind != RUNNING; kind = kind == SUSPECTED ? STARVED : RUNNING) {
         follow(w, kind == SUSPECTED, false);
-        if (polling && stuck(w, before, verdict)) {
-            verdict->suspicion = true;
+        if (stuck(w, before, verdict) && verdict->stuck > at_least)
             return kind;
-        }
     }
     verdict->stuck = 0;
     for (int r = 0; r < w->n; r++) {
-        verdict->is_stuck[r] = blind && waits(w, r);
+        verdict->is_stuck[r] = waits(w, r);
         verdict->stuck += verdict->is_stuck[r];
     }
-    verdict->suspicion = verdict->stuck > 0;
-    return verdict->stuck == 0 ? RUNNING : idle ? STARVED : SUSPECTED;
+    return verdict->stuck <= at_least ? RUNNING : idle ? STARVED : SUSPECTED;
 }
 
 void scope_judge(int n, const struct report *reports, const long long *before,
@@ -373,8 +412,15 @@ void scope_judge(int n, const struct report *reports, const long long *before,
             if (stuck(&w, before, verdict))
                 verdict->kind = kind;
         }
-        if (verdict->kind == RUNNING && quiet)
-            verdict->kind = suspect(&w, blind, before, verdict);
+        if (verdict->kind != DEADLOCK && quiet) {
+            const int starved = verdict->kind == STARVED ? verdict->stuck : 0;
+            const int kind = suspect(&w, before, starved, verdict);
+            verdict->suspicion = kind != RUNNING;
+            if (kind != RUNNING)
+                verdict->kind = kind;
+            else if (starved) /* as it was */
+                follow(&w, false, true), stuck(&w, before, verdict);
+        }
     }
     if (verdict->kind == RUNNING) {
         verdict->stuck = 0;

@@ -162,7 +162,8 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
     if (err)
         return scope_end(call, c, err);
     int peer = scope_peer(c, source);
-    if (peer != NO_PEER && scope_op_add(RECV, request, c, peer, label(tag), scope_bytes(count, type)))
+    const long long room = scope_bytes(count, type);
+    if (peer != NO_PEER && scope_op_add(RECV, request, c, peer, label(tag), room))
         err = scope_wait(call, &request, &own);
     else
         err = PMPI_Test(&request, &done, &own);
@@ -371,7 +372,7 @@ static int started(struct op *op) {
     return MPI_SUCCESS;
 }
 
-/* A collective that a break gave up cannot be started again: its communicator has another shadow. */
+/* A collective that a break gave up cannot be started again: its shadow is another now. */
 static int start(MPI_Request *request, struct op *op) {
     if (op && op->kind == COLLECTIVE && op->given_up)
         return scope.code;
@@ -415,9 +416,10 @@ int MPI_Request_free(MPI_Request *request) {
         *request = MPI_REQUEST_NULL;
         return scope_end(&call, c, MPI_SUCCESS);
     }
-    if (op && op->active && !op->counted && !op->dead && scope_peek(op, &done, &status) == 0 && done)
+    const bool open = op && op->active && !op->counted && !op->dead;
+    if (open && scope_peek(op, &done, &status) == MPI_SUCCESS && done)
         scope_op_complete(op, &status);
-    if (op && op->active && !op->counted && op->kind == RECV)
+    if (open && !done && op->kind == RECV)
         scope_unjudged("a receive freed while it was open");
     if (op)
         scope_op_remove(op);

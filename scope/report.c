@@ -107,15 +107,17 @@ static void polled(struct report *report, const struct thread *t, int mode, int 
     }
 }
 
-static void waiters(struct report *report, int *room) {
+/* What the program's threads do. The main thread waits for a next cell when it is idle; helpers are
+ * threads that have not called MPI yet, and may. */
+static void waiters(struct report *report, bool idle, int *room) {
     const double now = scope_now();
-    int n = 0, blocked = 0, polling = 0;
+    int n = 0, waiting = 0, polling = 0;
     for (const struct thread *t = scope.threads; t; t = t->next, n++) {
         const struct call *call = t->waiting;
         const bool polls = !call && scope_polls(t);
         if (!call && !polls)
             continue;
-        blocked += !polls;
+        waiting++;
         polling += polls;
         const int name = polls ? t->call : call->name;
         /* one MPI_Testall, again and again, waits for all; of several tests any may do */
@@ -136,10 +138,14 @@ static void waiters(struct report *report, int *room) {
         else
             needs(report, call, n, room);
     }
-    /* threads that have not called MPI yet, and may */
+    const int threads = idle ? n - 1 : n; /* the main thread is always one of them */
     const int silent = atomic_load(&scope.helpers) - (n > 1 ? n - 1 : 0);
-    const bool all = n > 0 && blocked + polling == n && silent <= 0;
-    report->state = !all ? COMPUTING : polling ? POLLING : BLOCKED;
+    if (waiting < threads || (silent > 0 && !scope_helpers_rest()))
+        report->state = COMPUTING;
+    else if (polling || silent > 0)
+        report->state = POLLING;
+    else
+        report->state = waiting ? BLOCKED : IDLE;
 }
 
 static int by_likeness(const void *a, const void *b) {
@@ -181,6 +187,7 @@ static void comm_rows(struct report *report, int *room) {
             return;
         r->comm = c->number;
         r->index = c->entered;
+        r->kind = c->handle == MPI_COMM_NULL && c->number > 0 ? GONE : 0;
         for (int m = 0; m < c->size + c->remote; m++) {
             r = scope_row(report, MEMBER, room);
             if (!r)
@@ -205,10 +212,7 @@ void scope_report(struct report *report) {
                               .ending = scope.ending,
                               .settling = scope.settling,
                               .did = scope.did};
-    if (!scope.busy || scope.settling)
-        report->state = IDLE;
-    else
-        waiters(report, &room);
+    waiters(report, !scope.busy || scope.settling, &room);
     posted(report, &room);
     scope_count_rows(report, &room);
     comm_rows(report, &room);
@@ -253,6 +257,10 @@ static void say_place(struct text *text, const struct record *p) {
         say(text, ", %s", scope_operation_name(p->waiter));
     if (p->size >= 0)
         say(text, ", %lld B", p->size);
+    if (*scope_likeness(p->likeness))
+        say(text, " of %s", scope_likeness(p->likeness));
+    if (p->given >= 0)
+        say(text, ", hands in %lld B and takes out %lld B", p->given, p->taken);
     if (p->name == CALL_Cart_create) {
         for (int i = 0; i < (int)(p->detail & 7); i++) {
             const unsigned dim = (unsigned)(p->detail >> (3 + 10 * i)) & 1023;
@@ -442,7 +450,7 @@ char *scope_settled_text(void) {
         return NULL;
     say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"unreceived\":%s}",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
-        scope.broken && scope.told ? scope.told : "null", scope.leftover ? scope.leftover : "[]");
+        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : "[]");
     free(scope.leftover);
     scope.leftover = NULL;
     return text.at;

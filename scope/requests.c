@@ -158,7 +158,7 @@ int scope_peek(struct op *op, int *done, MPI_Status *status) {
     return err;
 }
 
-/* Asks the library which of the open requests are complete, without taking them from their owner. */
+/* Asks the library which open requests are complete, without taking them from their owner. */
 void scope_refresh(void) {
     for (struct op *op = scope_first(); op; op = scope_next(op)) {
         if (!op->active || op->counted || op->dead)

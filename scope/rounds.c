@@ -12,7 +12,7 @@
 #include <time.h>
 #include <unistd.h>
 
-enum { WAKE = 1, MANY_COUNTS = 4096, MANY_PLACES = 2048 };
+enum { WAKE = 1, MANY_COUNTS = 4096, MANY_PLACES = 2048, MANY_FREED = 64 };
 
 static const double patience = 0.1;    /* seconds in a call before the others are asked */
 static const double second_look = 0.05;
@@ -198,6 +198,8 @@ static bool out_of_step(const struct report *reports, const struct unreceived *l
             const struct record *e = &reports[r].row[i];
             if (e->row == POSTED && e->waiter)
                 return true; /* begun in this cell */
+            if ((e->row == HOLDS || e->row == EXPOSES || e->row == ACCESSES) && e->count)
+                return true;
             if (e->row != MEMBER)
                 continue;
             const struct record *mine = scope_entered(&reports[r], e->comm);
@@ -243,7 +245,7 @@ static bool hold_round(void) {
         else
             kind = RUNNING;
     }
-    int asked = stop; /* in vain: someone may have come to help since, or nothing was to be cleared */
+    int asked = stop; /* in vain: someone has come to help since, or nothing was to be cleared */
     if (kind == RUNNING && stop != NO_STOP)
         atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
     if (kind == RUNNING) {
@@ -272,10 +274,15 @@ static bool hold_round(void) {
     return ending < scope.size;
 }
 
+/* Of a communicator, or of what is freed and kept for this alone. */
 static bool many_places(void) {
-    for (int i = 0; i < scope.n_comms; i++)
-        if (scope.comms[i]->places > MANY_PLACES)
+    int freed = 0;
+    for (int i = 0; i < scope.n_comms; i++) {
+        const struct comm *c = scope.comms[i];
+        freed += c->handle == MPI_COMM_NULL && c->number > 0 && !c->lasting;
+        if (c->places > MANY_PLACES || freed > MANY_FREED)
             return true;
+    }
     return false;
 }
 
@@ -310,7 +317,7 @@ static void *watch(void *unused) {
         if (!on)
             continue;
         const double now = scope_now();
-        scope_watch_tests(now);
+        scope_watch_helpers(now);
         if (epoch != scope.epoch) { /* something happened: look soon again */
             epoch = scope.epoch;
             next = 0;
@@ -402,6 +409,8 @@ void scope_finish(void) {
     pthread_join(scope.thread, NULL);
     scope_lock();
     atomic_store(&scope.ready, false);
+    scope_finish_windows();
+    scope_finish_files();
     while (scope.n_comms > 0) {
         if (scope.comms[0]->shadow != MPI_COMM_NULL)
             PMPI_Comm_free(&scope.comms[0]->shadow);
@@ -427,26 +436,32 @@ void scope_finish(void) {
 
 /* ---- for Python (ringside.scope) ---- */
 
-static bool unsettled(void) {
+/* Is there something to compare, or a message of this rank's that was not received while others may
+ * yet receive it in this cell? */
+static bool unsettled(bool first) {
+    bool others = false;
+    for (int r = 0; r < scope.size && scope.last; r++)
+        others = others || (scope.last[r].state != IDLE && !scope.last[r].settling);
     for (int i = 0; i < scope.n_comms; i++)
-        if (scope.comms[i]->places > 0)
+        if (first && scope.comms[i]->places > 0)
             return true;
-    return scope.n_counts > 0;
+    return scope.n_counts > 0 && (first || others);
 }
 
 /* At the end of a cell: what there is to say of it, as JSON to be given back with scope_release.
  * Waits at most `limit` seconds for a round, if there is anything to compare. */
 char *scope_settle(double limit) {
     scope_lock();
-    if (atomic_load(&scope.ready) && atomic_load(&scope.on) && !scope.broken && unsettled()) {
+    const bool on = atomic_load(&scope.ready) && atomic_load(&scope.on);
+    const struct timespec until = in(limit);
+    bool in_time = true;
+    for (bool first = true; on && in_time && !scope.broken && unsettled(first); first = false) {
         const int before = scope.settlings;
-        const struct timespec until = in(limit);
         scope.settling = true;
         scope.epoch++;
         pthread_cond_signal(&scope.bell);
-        while (scope.settlings == before && !scope.broken &&
-               pthread_cond_timedwait(&scope.settled, &scope.lock, &until) == 0)
-            ;
+        while (in_time && scope.settlings == before && !scope.broken)
+            in_time = pthread_cond_timedwait(&scope.settled, &scope.lock, &until) == 0;
         scope.settling = false;
     }
     char *text = scope_settled_text();

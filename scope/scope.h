@@ -12,12 +12,15 @@
  *   collectives.c  collectives, and their persistent forms
  *   comms.c        communicators: those there are, their making and freeing
  *   gate.c         where ranks meet before a call that cannot be left
- *   windows.c      one-sided communication and collective file calls
+ *   windows.c      one-sided communication
+ *   files.c        collective file calls
+ *   unjudged.c     calls that block, or move messages, and are not followed
  *   types.c        derived datatypes that are not freed
  *   judge.c        from the reports of all ranks to a verdict (no MPI in it)
  *   rounds.c       the thread that talks to the other ranks
  *   drain.c        taking out what is stuck
  *   report.c       what a rank says of itself, to the others and to Python
+ *   outside.c      what is different without a notebook, under `ringside run`
  *
  * Who runs what. The program's threads make the calls. A blocking call is served as its
  * nonblocking form and polled, so that it can be left. The scope's own thread, one a rank, talks
@@ -64,6 +67,7 @@ enum need { SEND, RECV, PROBE, COLLECTIVE, WINDOW, BUFFER, UNKNOWN };
 enum kind { RUNNING, STARVED, DEADLOCK, MISMATCH, SUSPECTED, STOPPED, CLEARED };
 enum stop { NO_STOP, STOP_USER, STOP_STARVED, STOP_CLEAR };
 
+enum { GONE = 1 };
 enum { ANY_PEER = -1, NO_PEER = -2, ANY_LABEL = -1 };
 
 /* One row of what a rank tells the others. */
@@ -74,11 +78,15 @@ enum row {
     SENT,       /* `count` messages to `peer` under `tag` */
     RECEIVED,
     HELD,       /* messages that a matched probe took, and whose receive has not begun */
-    ENTERED,    /* `index`: how many collectives it has entered on `comm` */
+    ENTERED,    /* `index`: how many collectives it has entered on `comm`; GONE: and freed it */
     PLACE,      /* the collective it entered there as number `index`, where not yet compared */
     MEMBER,     /* `peer` belongs to `comm` */
-    HOLDS       /* it has locked `peer` of a window */
+    HOLDS,      /* it has locked `peer` of window `comm`, in the way `kind` */
+    EXPOSES,    /* its own part of window `comm` to `peer`: it has posted that `index` times */
+    ACCESSES    /* that of `peer`. In these three `count` is 1 if it began in this cell */
 };
+
+enum { SHARED, EXCLUSIVE }; /* locks: HOLDS in `kind`, NEEDS in `tag` */
 
 struct record {
     int row, kind;
@@ -89,8 +97,11 @@ struct record {
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
+    int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
+    long long given, taken; /* PLACE: bytes handed in and taken out, of which the ranks' sums have
+                             * to agree; -1: they need not */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */
 };
 
@@ -160,8 +171,10 @@ struct comm {
     int places, room;
     uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
     int hashed;
+    bool lost; /* a break leaves the shadow with what cannot be ended */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
+    bool lasting;     /* the meeting place of a window or a file that is still there */
 };
 
 /* A request that is open, or a persistent one. */
@@ -203,9 +216,9 @@ struct thread {
     clockid_t clock;
 
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
-    long long window, tests, tests_seen;
+    long long window, tests, tests_first;
     double start, last, gap; /* its last test, its longest time without one */
-    double cpu_seen, wall_seen, cpu_per_test, cpu_share;
+    double sampled, user_first, wall_first, cpu_per_test, cpu_share;
     MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
     int keyval;
     int call, requests;
@@ -238,8 +251,11 @@ struct scope {
     int code;    /* the MPI error code of a call that was left */
     int refused; /* and of one with a rank or a tag that cannot be */
 
+    struct window *open_windows;
+    struct file *open_files;
     struct comm **comms;
-    int n_comms, made; /* made: communicators this rank was first to number */
+    int n_comms;
+    atomic_int made; /* communicators, windows and files this rank was first to number */
 
     struct op **ops; /* a hash table */
     int n_ops, room_ops;
@@ -262,7 +278,8 @@ struct scope {
     struct report *last;     /* the reports of the last round */
     struct verdict verdict;  /* what came of them */
     long long verdict_epoch; /* this rank's epoch in it */
-    char *told; /* the last break as text for Python */
+    char *told;  /* the last break as text for Python */
+    char *first; /* the first of this cell */
     char *leftover; /* messages that this rank is to speak of */
 };
 
@@ -310,6 +327,7 @@ bool scope_tables(void); /* makes room for them; false: no memory */
 double scope_now(void);
 void scope_lock(void);
 bool scope_trylock(void);
+bool scope_inside(void); /* is this thread in an MPI call, or is it the scope's own? */
 void scope_unlock(void);
 /* How a call begins: FORWARD it as it is (stepped aside, inside another call, on a communicator
  * nobody knows), LEAVE with scope.code (the cell was broken), or GO with the lock held and `c`. */
@@ -329,11 +347,21 @@ void scope_tested(const struct call *call, bool success);
 bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing else? */
 bool scope_any_polls(void);
 bool scope_any_waits(double since);
-void scope_watch_tests(double now);
+void scope_watch_helpers(double now);
+bool scope_helpers_rest(void); /* threads that never called MPI do not compute */
 /* Out of the lock for a call that waits for the other ranks inside the library, and back. */
 void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
+void scope_step_alone(struct call *call);
+void scope_step_back(struct call *call);
 bool scope_away(void);
+
+/* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
+void *scope_outside_room(size_t bytes);      /* for the events; NULL: take your own */
+void scope_outside_begin(int threads);       /* MPI has begun, with this level of threads asked */
+void scope_outside_told(const char *report); /* of a break, before any call is left */
+void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
+void scope_outside_end(void);                /* MPI is about to end */
 
 /* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
@@ -380,6 +408,7 @@ uint64_t scope_mix_place(uint64_t hash, const struct record *place);
 void scope_hash_last(struct comm *c);
 int scope_operation(MPI_Op op);
 int scope_type(MPI_Datatype type);
+const char *scope_likeness(int likeness); /* in words, "" for none */
 const char *scope_operation_name(int operation);
 
 /* comms.c */
@@ -393,6 +422,7 @@ void scope_compared(const struct report *reports);
 int scope_shadow(const struct comm *c, MPI_Comm *shadow);
 /* A meeting place without a communicator: found by its number, or made. Under the lock. */
 struct comm *scope_meeting(int number, const int *world, int n);
+int scope_new_number(const struct comm *c, int *number); /* collective over it */
 int scope_hash(int a, int b); /* a number for such a place, below all of communicators */
 bool scope_world_ranks(MPI_Group group, int **world, int *n);
 void scope_forget_comms(void);
@@ -418,7 +448,13 @@ long long scope_open_types(void);
 
 /* windows.c */
 void scope_window_rows(struct report *report, int *room);
-void scope_forget_windows(void);
+void scope_forget_windows(void); /* their epochs */
+void scope_finish_windows(void);
+/* With all ranks held: ends the epochs that are open. False: it took too long. */
+bool scope_mend_windows(const struct report *reports, double limit);
+
+/* files.c */
+void scope_finish_files(void);
 
 /* report.c */
 struct record *scope_row(struct report *report, int kind_of_row, int *room);
@@ -441,10 +477,6 @@ bool scope_complete(MPI_Request *request, bool keep_lock, double limit);
 struct report *scope_exchange(bool keep_lock, double limit);
 void scope_free_reports(struct report *reports);
 
-/* outside.c: for programs without a notebook */
-void scope_outside_broken(void);
-void scope_outside_end(void);
-
 /* Names, in the order of their numbers. */
 #define SCOPE_CALLS(X) \
     X(None) X(Send) X(Ssend) X(Bsend) X(Rsend) X(Recv) X(Sendrecv) X(Sendrecv_replace) X(Isend) \
@@ -453,7 +485,8 @@ void scope_outside_end(void);
     X(Imrecv) X(Wait) X(Waitall) X(Waitany) X(Waitsome) X(Test) X(Testall) X(Testany) \
     X(Testsome) X(Request_get_status) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) \
     X(Recv_init) X(Start) \
-    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) \
+    X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) X(Comm_detach_buffer) \
+    X(Buffer_flush) X(Comm_flush_buffer) \
     X(Barrier) X(Bcast) X(Reduce) X(Allreduce) X(Gather) \
     X(Gatherv) X(Scatter) X(Scatterv) X(Allgather) X(Allgatherv) X(Alltoall) X(Alltoallv) \
     X(Alltoallw) X(Scan) X(Exscan) X(Reduce_scatter) X(Reduce_scatter_block) \
@@ -477,10 +510,19 @@ void scope_outside_end(void);
     X(Win_create) X(Win_allocate) X(Win_allocate_shared) X(Win_create_dynamic) X(Win_free) \
     X(Win_fence) X(Win_start) X(Win_complete) X(Win_post) X(Win_wait) X(Win_test) X(Win_lock) \
     X(Win_lock_all) X(Win_unlock) X(Win_unlock_all) X(Win_flush) X(Win_flush_all) \
+    X(Win_flush_local) X(Win_flush_local_all) \
     X(File_open) X(File_close) X(File_set_view) X(File_set_size) X(File_preallocate) \
     X(File_set_info) X(File_set_atomicity) X(File_sync) X(File_read_all) X(File_write_all) \
     X(File_read_at_all) X(File_write_at_all) X(File_read_ordered) X(File_write_ordered) \
-    X(File_seek_shared) X(Finalize)
+    X(File_seek_shared) X(File_read_all_begin) X(File_read_all_end) X(File_write_all_begin) \
+    X(File_write_all_end) X(File_read_at_all_begin) X(File_read_at_all_end) \
+    X(File_write_at_all_begin) X(File_write_at_all_end) X(File_read_ordered_begin) \
+    X(File_read_ordered_end) X(File_write_ordered_begin) X(File_write_ordered_end) \
+    X(File_iread_all) X(File_iwrite_all) X(File_iread_at_all) X(File_iwrite_at_all) \
+    X(Comm_spawn) X(Comm_spawn_multiple) X(Comm_accept) X(Comm_connect) X(Comm_join) \
+    X(Psend_init) X(Precv_init) X(Intercomm_create_from_groups) X(Session_flush_buffer) \
+    X(Session_detach_buffer) X(Session_finalize) X(Buffer_iflush) X(Comm_iflush_buffer) \
+    X(Session_iflush_buffer) X(Finalize)
 
 #define SCOPE_ENUM(name) CALL_##name,
 enum { SCOPE_CALLS(SCOPE_ENUM) N_CALLS };

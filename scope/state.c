@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/resource.h>
 #include <time.h>
 
 enum { EVENTS = 1 << 16 };
@@ -54,6 +55,10 @@ static void thread_ends(void *thread) {
     scope.epoch++;
     scope_unlock();
     free(thread);
+}
+
+bool scope_inside(void) {
+    return (own && own->depth > 0) || pthread_equal(pthread_self(), scope.thread);
 }
 
 /* Under the lock. NULL: no memory. */
@@ -105,6 +110,7 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
     if (scope.raise && !cleans_up(name)) {
         scope.delivered = true;
         scope_unlock();
+        scope_outside_left((*c)->handle);
         PMPI_Comm_call_errhandler((*c)->handle, scope.code);
         return LEAVE;
     }
@@ -162,6 +168,8 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
         scope.delivered = true;
     call->thread->depth--;
     scope_unlock();
+    if (err != MPI_SUCCESS && err == scope.code)
+        scope_outside_left(handle);
     if (err != MPI_SUCCESS && (call->silent || err == scope.code || err == scope.refused))
         PMPI_Comm_call_errhandler(handle, err);
     return err;
@@ -214,6 +222,23 @@ void scope_step_in(struct call *call) {
     call->thread->away = false;
 }
 
+/* The same for calls in which Open MPI (5.0) does not bear another thread in MPI: with the lock. */
+void scope_step_alone(struct call *call) {
+#ifdef OPEN_MPI
+    call->thread->waiting = NULL;
+#else
+    scope_step_out(call);
+#endif
+}
+
+void scope_step_back(struct call *call) {
+#ifdef OPEN_MPI
+    (void)call;
+#else
+    scope_step_in(call);
+#endif
+}
+
 bool scope_away(void) {
     for (const struct thread *t = scope.threads; t; t = t->next)
         if (t->away)
@@ -245,6 +270,24 @@ static void widen(struct record *all, const struct record *probe) {
         all->tag = ANY_LABEL;
 }
 
+/* How much a thread computes in its loop of tests, five times a second: its own time, not the
+ * system's, which a sleep costs. */
+static void sample(struct thread *t, double now) {
+    struct rusage spent;
+    if (now - t->sampled < 0.2 || getrusage(RUSAGE_THREAD, &spent))
+        return;
+    const double user = (double)spent.ru_utime.tv_sec + 1e-6 * (double)spent.ru_utime.tv_usec;
+    if (t->tests <= 1 || t->tests_first == 0) {
+        t->tests_first = t->tests;
+        t->user_first = user;
+        t->wall_first = now;
+    } else {
+        t->cpu_per_test = (user - t->user_first) / (double)(t->tests - t->tests_first);
+        t->cpu_share = (user - t->user_first) / (now - t->wall_first);
+    }
+    t->sampled = now;
+}
+
 /* A loop of tests that never succeed may be waiting. */
 void scope_tested(const struct call *call, bool success) {
     struct thread *t = call->thread;
@@ -259,7 +302,8 @@ void scope_tested(const struct call *call, bool success) {
         t->start = t->last = call->start;
         t->gap = 0;
         t->unknown = false;
-        t->tests_seen = 0;
+        t->tests_first = 0;
+        t->sampled = 0;
         t->cpu_per_test = 1;
         t->cpu_share = 1;
         t->probe.row = 0;
@@ -271,6 +315,7 @@ void scope_tested(const struct call *call, bool success) {
     if (call->start - t->last > t->gap)
         t->gap = call->start - t->last;
     t->last = call->start;
+    sample(t, call->start);
     t->call = call->name;
     for (int i = 0; i < call->n_requests; i++) {
         struct op *op = scope_op_find(call->requests[i]);
@@ -289,9 +334,10 @@ void scope_tested(const struct call *call, bool success) {
 /* A thread seems to wait when it has done nothing but test for a second, and has not computed
  * between its tests: little processor time a test, or little in all as it sleeps between them. */
 bool scope_polls(const struct thread *t) {
-    static const double little = 8e-6, share = 0.15;
+    static const double little = 8e-6, share = 0.15, woken = 5e-4;
     return scope.busy && !t->waiting && t->tests > 5 &&
-           (t->cpu_per_test < little || t->cpu_share < share) && t->last - t->start > 1 &&
+           (t->cpu_per_test < little || (t->cpu_share < share && t->cpu_per_test < woken)) &&
+           t->last - t->start > 1 &&
            scope_now() - t->last < 0.1 + 2 * t->gap;
 }
 
@@ -302,22 +348,32 @@ bool scope_any_polls(void) {
     return false;
 }
 
-/* How much processor time the program spends between two tests, five times a second. */
-void scope_watch_tests(double now) {
-    for (struct thread *t = scope.threads; t; t = t->next) {
-        struct timespec time;
-        if (t->tests == 0 || (t->tests_seen > 0 && now - t->wall_seen < 0.2) ||
-            clock_gettime(t->clock, &time))
-            continue;
-        const double cpu = (double)time.tv_sec + 1e-9 * (double)time.tv_nsec;
-        if (t->tests_seen > 0 && t->tests > t->tests_seen) {
-            t->cpu_per_test = (cpu - t->cpu_seen) / (double)(t->tests - t->tests_seen);
-            t->cpu_share = (cpu - t->cpu_seen) / (now - t->wall_seen);
-        }
-        t->tests_seen = t->tests;
-        t->cpu_seen = cpu;
-        t->wall_seen = now;
+static double seconds_of(clockid_t clock) {
+    struct timespec t;
+    return clock_gettime(clock, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* Threads that never called MPI, as a pool that has nothing to do: how much processor time is
+ * spent beside those that are known? */
+static double helpers_share = 1;
+
+bool scope_helpers_rest(void) { return helpers_share < 0.15; }
+
+void scope_watch_helpers(double now) {
+    static double last, spent;
+    if (atomic_load(&scope.helpers) == 0) {
+        helpers_share = 1;
+        last = 0;
+        return;
     }
+    if (now - last < 0.5)
+        return;
+    double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
+    for (const struct thread *t = scope.threads; t; t = t->next)
+        others -= seconds_of(t->clock);
+    helpers_share = last > 0 ? (others - spent) / (now - last) : 1;
+    last = now;
+    spent = others;
 }
 
 /* ---- attributes ---- */
@@ -336,7 +392,9 @@ int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void *value) {
 /* ---- begin ---- */
 
 bool scope_tables(void) {
-    scope.events = calloc(EVENTS, sizeof *scope.events);
+    scope.events = scope_outside_room(EVENTS * sizeof *scope.events);
+    if (!scope.events)
+        scope.events = calloc(EVENTS, sizeof *scope.events);
     pthread_condattr_t monotonic;
     pthread_condattr_init(&monotonic);
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
@@ -360,6 +418,8 @@ void scope_busy(bool busy) {
         atomic_store(&scope.insist, scope.insist_next);
         scope.cell++;
         scope.did = scope.broken = scope.delivered = false;
+        free(scope.first);
+        scope.first = NULL;
         scope.n_unjudged = 0;
     }
     scope.raise = false;
@@ -407,6 +467,7 @@ void scope_switch(bool on) {
             scope_op_remove(scope_first());
         scope_forget_counts();
         scope_forget_comms();
+        scope_forget_windows();
         atomic_store(&scope.stop, NO_STOP); /* asked for while nobody listened */
         scope.epoch++;
     }

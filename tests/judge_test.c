@@ -90,7 +90,7 @@ static void enters(int rank, int name, int root, int index) {
     r->name = name;
     r->tag = root;
     r->index = index;
-    r->size = -1;
+    r->size = r->given = r->taken = -1;
 }
 
 static void collective(int rank, int name, int root, int index) {

@@ -1,6 +1,7 @@
-"""The command line: `python -m ringside campaign sweep.toml`, `python -m ringside report`.
+"""The command line: `python -m ringside run`, `campaign` and `report`.
 
-Exit status: 0 done, 1 some points failed, 2 it cannot be carried out, 130 ended by Ctrl-C.
+Exit status: 0 done, 1 some points failed, 2 it cannot be carried out, 130 ended by Ctrl-C; `run`
+has more of them, see `ringside run --help`.
 """
 
 import argparse
@@ -37,17 +38,33 @@ point's repetitions by size.
   efficiency.csv   T(p0) / T(p), p0 being the least number of ranks measured for that program and
                    length: every rank has the same work however many there are (weak scaling)"""
 
+_RUN = """\
+  ringside run -n 4 ./ring 500000
+  ringside run -n 4 --timeline ring.svg python ring.py
+  ringside run -n 4 --mpiexec "/opt/openmpi/bin/mpiexec --bind-to none" ./a.out
+
+The program, in C, Fortran or Python, needs no change and need not be compiled anew. Its input and
+output are its own. When its ranks deadlock, the verdict goes to standard error, with the call of
+every rank (and its source line, if compiled with -g), and the program is ended.
+
+Exit status: the program's own, or
+  2        it cannot be run: wrong usage, no such program, no scope for its MPI library
+  120      deadlock: ranks wait for each other, or for what nobody will do
+  121      mismatch: ranks are in collectives that do not fit, MPI_Finalize among them
+  122      suspected: ranks do nothing but test in a loop, for longer than --quiet
+  128 + s  a rank was killed by signal s, or the run was ended by it (130: Ctrl-C)"""
+
 
 def main(arguments: list[str] | None = None) -> int:
     """Carry out a command line (sys.argv's if none is given); its exit status."""
     options = _parser().parse_args(arguments)
-    from ringside.errors import CampaignError, ClusterError
+    from ringside.errors import CampaignError, ClusterError, RunError
 
     try:
         return options.command(options)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (CampaignError, ClusterError, OSError) as error:
+    except (CampaignError, ClusterError, RunError, OSError) as error:
         print(f"ringside: {error}", file=sys.stderr)
         return BAD_INPUT
 
@@ -55,10 +72,20 @@ def main(arguments: list[str] | None = None) -> int:
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="ringside",
-        description="Measurements with Ringside's kernels. The lessons: make lab.",
+        description="The scope for any MPI program; measurements with Ringside's kernels. "
+        "The lessons: make lab.",
     )
-    commands = parser.add_subparsers(required=True, metavar="campaign | report")
+    commands = parser.add_subparsers(required=True, metavar="run | campaign | report")
     raw = argparse.RawDescriptionHelpFormatter
+    _add_run(
+        commands.add_parser(
+            "run",
+            help="run an MPI program; name its deadlock",
+            usage="ringside run -n RANKS [options] PROGRAM [ARGUMENT ...]",
+            epilog=_RUN,
+            formatter_class=raw,
+        )
+    )
     one = commands.add_parser(
         "campaign", help="measure a sweep into a table", epilog=_SWEEP, formatter_class=raw
     )
@@ -72,6 +99,34 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("--directory", default=".", help="where the reports go (here)")
     one.set_defaults(command=_report)
     return parser
+
+
+def _add_run(one: argparse.ArgumentParser) -> None:
+    one.add_argument("-n", "-np", dest="ranks", type=int, required=True, help="how many ranks")
+    one.add_argument("--timeline", metavar="FILE.svg", help="a picture: every call, every message")
+    one.add_argument("--events", metavar="FILE.csv", help="a table: a row for every call")
+    one.add_argument(
+        "--trace", metavar="FILE.json", help="trace events, for Perfetto (ui.perfetto.dev)"
+    )
+    one.add_argument(
+        "--insist", action="store_true", help="every MPI_Send as MPI_Ssend: no buffer helps"
+    )
+    one.add_argument(
+        "--quiet", type=float, metavar="SECONDS", help="a loop of tests is suspected after (20)"
+    )
+    one.add_argument("--mpiexec", metavar="PATH", help="another mpiexec, with options if quoted")
+    one.add_argument("--scope", metavar="PATH", help="the libscope.so built with the program's MPI")
+    one.add_argument("program", help="a program or a Python file")
+    one.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
+    one.set_defaults(command=_run)
+
+
+def _run(options) -> int:
+    from ringside import run
+
+    names = ("mpiexec", "scope", "insist", "quiet", "timeline", "events", "trace")
+    settings = {name: getattr(options, name) for name in names}
+    return run.carry_out(run.plan([options.program, *options.arguments], options.ranks, **settings))
 
 
 def _campaign(options) -> int:

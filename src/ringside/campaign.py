@@ -6,14 +6,12 @@ by kill -9 too, goes on where it stopped. Beside results.csv, results.notes.json
 measured with and which points failed.
 """
 
-import ctypes
 import io
 import json
 import math
 import os
 import re
 import shutil
-import signal
 import subprocess
 import sys
 import time
@@ -381,7 +379,7 @@ def _under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
         errors="replace",
         env=mpi.environment(),
         start_new_session=True,
-        preexec_fn=_ends_with_us(),
+        preexec_fn=launch.ends_with_us(),
     )
     try:
         out, err = process.communicate(timeout=plan.limit)
@@ -395,19 +393,6 @@ def _under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
         raise _Failed(f"mpiexec ended with status {process.returncode}. {own[0]}".strip())
     ours = f"{plan.source},{point.kernel},{point.variant},{point.ranks},"
     return [line for line in out.splitlines() if line.startswith(ours)]
-
-
-def _ends_with_us() -> Callable[[], None]:
-    """For a child, before it becomes mpiexec: be told to end when this process dies, however."""
-    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
-    set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
-
-    def tie():
-        prctl(set_death_signal, signal.SIGTERM)
-        if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGTERM)
-
-    return tie
 
 
 def _end(process: subprocess.Popen) -> None:

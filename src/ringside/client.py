@@ -256,6 +256,8 @@ class Magics(ParallelMagics):
             try:
                 super().parallel_execute(cell, block=True, **options)
             except error.AlreadyDisplayedError as shown:
+                if any(_from_scope(text) for _, text, *_ in shown.original_error.elist):
+                    raise shown.original_error from None  # some were not: they are of no break
                 show_notes(shown, *getattr(shown.original_error, "__notes__", ()))
                 raise
         if client.interrupted:
@@ -438,18 +440,18 @@ class Client(ipp.Client):
         if any(name == "EngineError" for name, *_ in parts):
             uuids = {entry["engine_uuid"] for entry in result._metadata}
             return self.home.explain_death(uuids)
-        ours = [part for part in parts if _from_scope(part[1])]
         stopped = self.interrupted and any(part[0] == "KeyboardInterrupt" for part in parts)
-        # An error of a rank's own (in a `finally`, say) may follow a break, and hide it.
-        broken = max(info.get("broken", 0) for *_, info in parts)
-        verdict = self._verdict(broken) if ours or broken else None
+        # An error of a rank's own (in a `finally`, say) may hide a break; one of the scope's may
+        # come of an earlier break.
+        broken = [info["broken"] for *_, info in parts if info.get("broken")]
+        verdict = self._first_verdict(broken)
         note = self._tidy()
-        if not ours and not stopped and verdict is None:
+        if not broken and not stopped:
             return show_notes(failure, note) if note else failure
         genuine = [
             part
             for part in parts
-            if not _from_scope(part[1])
+            if not (broken and _from_scope(part[1]))
             and not (self.interrupted and part[0] == "KeyboardInterrupt")
         ]
         errors = self._own_errors(genuine, result)
@@ -468,22 +470,11 @@ class Client(ipp.Client):
             errors.append((rank, name, text, tuple(lines[-EXTRACT:])))
         return sorted(errors, key=lambda entry: ended.get(entry[0], ""))
 
-    def _verdict(self, generation: int):
-        """The scope's verdict of that break, in words, or its last; whoever answers has it."""
-
-        def known(reports):
-            return any(report and report["generation"] >= generation for report in reports.values())
-
-        try:
-            reports = self.ask("report", enough=known)
-        except ClusterError:
+    def _first_verdict(self, reports: list[dict]):
+        """The verdict of the first break in this cell, in words: others came of it."""
+        if not reports:
             return None
-        found = [report for report in reports.values() if report]
-        if not found:
-            return None
-        exact = [report for report in found if report["generation"] == generation]
-        newest = max(found, key=lambda report: report["generation"])
-        self.verdict = waitfor.verdict(exact[0] if exact else newest)
+        self.verdict = waitfor.verdict(min(reports, key=lambda report: report["generation"]))
         return self.verdict
 
     def _tidy(self) -> str:

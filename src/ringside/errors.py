@@ -30,6 +30,10 @@ class CampaignError(ValueError):
         return [f"{type(self).__name__}: {self}"]
 
 
+class RunError(ValueError):
+    """A program cannot be run under the scope; the text says why and what to do."""
+
+
 class Left(RuntimeError):
     """Ranks were taken out of the calls they were in, and live on.
 

@@ -47,7 +47,6 @@ class RingsideKernel(IPythonParallelKernel):
     ]
     running = False
     _cell = 0
-    _report = None  # of the last break that is known here
 
     def pre_handler_hook(self):
         """Leave SIGINT to the engine, which raises only while a cell runs."""
@@ -116,7 +115,6 @@ class RingsideKernel(IPythonParallelKernel):
             print(waitfor.unreceived(end["unreceived"]), file=sys.stderr)
         if not end["broken"]:
             return reply
-        self._report = end["report"] or self._report
         if reply["status"] == "ok" and end["report"] and end["report"]["kind"] in waitfor.JUDGED:
             verdict = waitfor.verdict(end["report"])
             if not end["raised"]:
@@ -126,7 +124,7 @@ class RingsideKernel(IPythonParallelKernel):
                 # The cell caught the error: nobody else will tell.
                 print(verdict, file=sys.stderr)
         if reply["status"] == "error":
-            reply["engine_info"]["broken"] = end["generation"]
+            reply["engine_info"]["broken"] = end["report"]
         return reply
 
     def signal_request(self, stream, ident, parent):
@@ -174,8 +172,6 @@ class RingsideKernel(IPythonParallelKernel):
         match content["action"]:
             case "state":
                 return scope.state(), []
-            case "report":
-                return self._last_break(), []
             case "events":
                 events = scope.events()
                 return events.dtype.descr, [events.tobytes()]
@@ -192,16 +188,11 @@ class RingsideKernel(IPythonParallelKernel):
             case action:
                 raise ValueError(f"unknown scope request {action!r}")
 
-    def _last_break(self) -> dict | None:
-        report = scope.report()
-        if report and report["kind"] != "cleared":
-            self._report = report
-        return self._report
-
     def _tidy(self) -> dict | None:
         """Clear what a failed cell left on the ranks; the report, if there was anything."""
+        if not scope.state()["on"]:
+            return None
         before = scope.report()
-        self._last_break()
         scope.stop(scope.Stop.CLEAR)
         deadline = time.monotonic() + TIDY_LIMIT
         while scope.state()["stop"] and time.monotonic() < deadline:

@@ -1,13 +1,14 @@
 """Starting the MPI engines: which mpiexec, in which environment, and what it said when one died."""
 
 import contextlib
+import ctypes
 import json
 import os
 import re
 import signal
 import subprocess
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from ringside import mpi
@@ -77,6 +78,19 @@ def start(n: int, run: Path, env: dict[str, str], cwd: str) -> subprocess.Popen:
             cwd=cwd,
             start_new_session=True,
         )
+
+
+def ends_with_us() -> Callable[[], None]:
+    """For a child, before it becomes mpiexec: be told to end when this process dies, however."""
+    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+    set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
+
+    def tie():
+        prctl(set_death_signal, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return tie
 
 
 def pids(run: Path) -> dict[int, int]:

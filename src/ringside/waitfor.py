@@ -188,7 +188,8 @@ def size(count: int) -> str:
 
 
 def _need(need: dict) -> str:
-    where = "" if need["comm"] == 0 else f", communicator {need['comm']}"
+    # Below zero: not a communicator, but a group, a window or a persistent operation.
+    where = "" if need["comm"] <= 0 else f", communicator {need['comm']}"
     tag = "any tag" if need["tag"] == ANY else f"tag {need['tag']}"
     peer = "any rank" if need["peer"] == ANY else f"rank {need['peer']}"
     match need["kind"]:
@@ -289,7 +290,7 @@ _ALIKE = (
 
 def _place(mismatch: dict) -> str:
     comm = mismatch["comm"]
-    where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}"
+    where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}" if comm > 0 else "their group"
     return (
         f"Mismatch: as collective number {mismatch['index']} on {where} the ranks made calls that "
         "do not fit together."
@@ -306,7 +307,7 @@ def _entered(entered: dict[str, str]) -> list[str]:
 
 def _hung(ranks: Sequence[int]) -> str:
     if not ranks:
-        return "Nobody hung in it, so without the scope it would have passed unseen."
+        return "Nobody hung in it."
     return f"{_ranks(ranks).capitalize()} hung in it."
 
 

@@ -63,8 +63,11 @@ def _family(call: str) -> str:
     return "other" if name in _LOCAL else "collective"
 
 
-class _Message(NamedTuple):
-    """A send and where it ended: ``end`` is None if no receive of it finished."""
+class Message(NamedTuple):
+    """A send and where it ended: ``end`` is None if no receive of it finished.
+
+    ``sure``: which receive it was follows from MPI's order alone.
+    """
 
     source: int
     dest: int
@@ -72,6 +75,7 @@ class _Message(NamedTuple):
     end: float | None
     bytes: int
     tag: int
+    sure: bool
 
 
 def _transfers(rows: list) -> tuple[list, list]:
@@ -112,7 +116,7 @@ def _transfers(rows: list) -> tuple[list, list]:
     return sends, receives
 
 
-def _messages(rows: list) -> list[_Message]:
+def messages(rows: list) -> list[Message]:
     """Join sends to receives by source, destination, tag and communicator, in order.
 
     The n-th send goes to the n-th receive. A receive from any source or with any tag takes the
@@ -125,6 +129,7 @@ def _messages(rows: list) -> list[_Message]:
             waiting[send.peer, send.comm, send.rank, send.tag].append(send)
     named = Counter((dest, comm, peer, tag) for _, _, dest, peer, tag, comm in receives)
     ends: dict[int, float] = {}
+    doubtful = set()
     for _, end, dest, peer, tag, comm in sorted(receives, key=lambda receive: receive[0]):
         if peer >= 0 and tag >= 0:
             channels = [(dest, comm, peer, tag)]
@@ -134,6 +139,7 @@ def _messages(rows: list) -> list[_Message]:
                 for c in waiting
                 if c[:2] == (dest, comm) and peer in (-1, c[2]) and tag in (-1, c[3])
             ]
+            doubtful.update(channels)
         heads = [
             (named[channel] >= len(waiting[channel]), waiting[channel][0].start, channel)
             for channel in channels
@@ -143,9 +149,10 @@ def _messages(rows: list) -> list[_Message]:
         if heads:
             ends[id(waiting[min(heads)[2]].popleft())] = end
     return [
-        _Message(s.rank, s.peer, s.start, None if end == math.inf else end, s.bytes, s.tag)
+        Message(s.rank, s.peer, s.start, None if end == math.inf else end, s.bytes, s.tag, sure)
         for s in sends
         for end in [ends.get(id(s), math.inf)]
+        for sure in [(s.peer, s.comm, s.rank, s.tag) not in doubtful]
     ]
 
 
@@ -194,7 +201,7 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
     return words + (f", {'' if whole else 'most of it '}in {where}" if where else "")
 
 
-def _message_words(messages: list[_Message], calls: list) -> str:
+def _message_words(messages: list[Message], calls: list) -> str:
     lost = [message for message in messages if message.end is None]
     count = len(messages)
     if not messages:
@@ -254,7 +261,7 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
     ax.grid(axis="x", color="#DDDDDD", linewidth=0.8)
     ax.set_axisbelow(True)
     level = {rank: row for row, rank in enumerate(rows)}
-    shown = [m for m in _messages(every) if m.source in level and m.dest in level]
+    shown = [m for m in messages(every) if m.source in level and m.dest in level]
     handles, labels = _bars(ax, calls, level, span)
     more_handles, more_labels = _lines(ax, shown, level, span)
     legend(ax, handles + more_handles, labels + more_labels, 4)
@@ -329,7 +336,7 @@ def _bars(ax: Axes, calls: list, level: dict[int, int], span: float) -> tuple[li
 
 
 def _lines(
-    ax: Axes, messages: list[_Message], level: dict[int, int], span: float
+    ax: Axes, messages: list[Message], level: dict[int, int], span: float
 ) -> tuple[list, list[str]]:
     """Messages as lines from bar to bar, those without a finished receive as stubs."""
     lines, stubs, heads = [], [], {"v": [], "^": []}

@@ -1,0 +1,414 @@
+/* The scope without a notebook: a rank under `ringside run`. See scope.h.
+ *
+ * Whoever started the ranks named a directory in RINGSIDE_RUN_DIRECTORY. Each rank keeps its events
+ * there, in a file it has mapped, so that they outlive the rank however it ends; beside them lies a
+ * note of who it is. After a break there is the report (one for all ranks) and, for each call that
+ * was left, the return addresses from which `ringside run` learns the line of the source.
+ *
+ * A break is the end of such a program. Where the error handler of a left call would only abort,
+ * in Python, and in MPI_Abort and MPI_Finalize, the rank waits for its end, so that the verdict is
+ * not buried under what the library and every rank have to say of it. Another handler that returns
+ * is obeyed.
+ *
+ * A Fortran program calls a library of its own, which calls C: Open MPI's as PMPI_X throughout,
+ * MPICH's as MPI_X but, of the module mpi_f08, in part as PMPI_X. Those calls are led here. */
+#define _GNU_SOURCE
+#include "scope.h"
+
+#include <dlfcn.h>
+#include <elf.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <link.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <time.h>
+#include <unistd.h>
+
+enum { FRAMES = 48, PATH_ROOM = 4096 };
+
+static const double end_limit = 10; /* seconds a rank waits for its end after a break */
+
+static char directory[PATH_ROOM - 256]; /* empty: nobody asked */
+static atomic_bool broken;
+
+static bool wanted(void) { return directory[0] != '\0'; }
+
+/* Before main: the environment may change later, and Fortran's calls may come at once. */
+__attribute__((constructor)) static void look_around(void);
+
+void scope_quiet(double seconds); /* state.c */
+void scope_thread(int by);
+
+/* ---- files ---- */
+
+static void name_of(char path[PATH_ROOM], const char *what, const char *end) {
+    snprintf(path, PATH_ROOM, "%s/%s-%d-%ld%s", directory, what, scope.rank, (long)getpid(), end);
+}
+
+/* Whole or not at all. */
+static void put(const char *path, const char *text, size_t length) {
+    char fresh[PATH_ROOM + 32];
+    snprintf(fresh, sizeof fresh, "%s.%ld", path, (long)getpid());
+    const int file = open(fresh, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0)
+        return;
+    size_t done = 0;
+    while (done < length) {
+        const ssize_t n = write(file, text + done, length - done);
+        if (n <= 0)
+            break;
+        done += (size_t)n;
+    }
+    if (close(file) == 0 && done == length)
+        rename(fresh, path);
+    else
+        unlink(fresh);
+}
+
+static void mark(const char *what) {
+    char path[PATH_ROOM];
+    name_of(path, what, "");
+    put(path, "", 0);
+}
+
+/* Room for the events in a file of this rank; NULL: not outside, or no such directory here. */
+void *scope_outside_room(size_t bytes) {
+    char path[PATH_ROOM];
+    if (!wanted())
+        return NULL;
+    name_of(path, "events", ".bin");
+    const int file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    if (file < 0)
+        return NULL;
+    void *room = MAP_FAILED;
+    if (posix_fallocate(file, 0, (off_t)bytes) == 0) /* a full disk is told now, not by SIGBUS */
+        room = mmap(NULL, bytes, PROT_READ | PROT_WRITE, MAP_SHARED, file, 0);
+    close(file);
+    if (room != MAP_FAILED)
+        return room;
+    unlink(path);
+    return NULL;
+}
+
+/* What the program starts from now on is no rank. */
+static void forget_preload(void) {
+    const char *given = getenv("RINGSIDE_PRELOAD_BEFORE");
+    if (given && *given)
+        setenv("LD_PRELOAD", given, 1);
+    else
+        unsetenv("LD_PRELOAD");
+}
+
+/* Who this rank is, and the names of the calls in its events. */
+static void introduce(void) {
+    char path[PATH_ROOM], host[256] = "", text[64 * N_CALLS + 512];
+    int rank = 0, size = 0;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    PMPI_Comm_size(MPI_COMM_WORLD, &size);
+    gethostname(host, sizeof host - 1);
+    int n = snprintf(text, sizeof text,
+                     "{\"rank\":%d,\"size\":%d,\"pid\":%ld,\"host\":\"%s\",\"watched\":%s,"
+                     "\"event\":%zu,\"calls\":[",
+                     rank, size, (long)getpid(), host, scope.ready ? "true" : "false",
+                     sizeof(struct event));
+    for (int i = 0; i < N_CALLS; i++)
+        n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\"", i ? "," : "", scope_names[i]);
+    n += snprintf(text + n, sizeof text - (size_t)n, "]}");
+    scope.rank = rank; /* also where there is no scope */
+    name_of(path, "rank", ".json");
+    put(path, text, (size_t)n);
+}
+
+/* ---- where a call was made ---- */
+
+typedef void *object; /* PyObject *: Python's header is not needed for this */
+
+/* In Python: the lines being executed, innermost first; flushes what was printed. False: it is
+ * not Python. */
+static bool python_lines(FILE *to) {
+    int (*running)(void) = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+    int (*ensure)(void) = dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
+    void (*release)(int) = dlsym(RTLD_DEFAULT, "PyGILState_Release");
+    object (*frame_now)(void) = dlsym(RTLD_DEFAULT, "PyEval_GetFrame");
+    object (*frame_back)(object) = dlsym(RTLD_DEFAULT, "PyFrame_GetBack");
+    object (*frame_code)(object) = dlsym(RTLD_DEFAULT, "PyFrame_GetCode");
+    int (*frame_line)(object) = dlsym(RTLD_DEFAULT, "PyFrame_GetLineNumber");
+    object (*attribute)(object, const char *) = dlsym(RTLD_DEFAULT, "PyObject_GetAttrString");
+    const char *(*utf8)(object) = dlsym(RTLD_DEFAULT, "PyUnicode_AsUTF8");
+    int (*execute)(const char *) = dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
+    if (!running || !ensure || !release || !frame_now || !frame_back || !frame_code ||
+        !frame_line || !attribute || !utf8 || !execute || !running())
+        return false;
+    const int held = ensure();
+    /* The few objects that are asked for are not given back: the program ends here. */
+    object frame = frame_now();
+    for (int i = 0; frame && i < FRAMES; i++, frame = frame_back(frame)) {
+        object code = frame_code(frame);
+        object file = code ? attribute(code, "co_filename") : NULL;
+        object name = code ? attribute(code, "co_name") : NULL;
+        if (file && name && utf8(file) && utf8(name))
+            fprintf(to, "%d\t%s\t%s\n", frame_line(frame), utf8(file), utf8(name));
+    }
+    execute("import sys; sys.stdout.flush(); sys.stderr.flush()");
+    release(held);
+    return true;
+}
+
+/* Elsewhere: return addresses, as `addr2line` wants them. */
+static void addresses(FILE *to) {
+    void *at[FRAMES];
+    Dl_info own, where;
+    const int frames = backtrace(at, FRAMES);
+    if (!dladdr(&scope, &own))
+        return;
+    for (int i = 0; i < frames; i++) {
+        if (!dladdr(at[i], &where) || where.dli_fbase == own.dli_fbase || !where.dli_fname)
+            continue;
+        const ElfW(Ehdr) *header = where.dli_fbase;
+        /* One lies behind its call; a program of fixed addresses is named by them. */
+        const char *base = header->e_type == ET_EXEC ? NULL : (const char *)where.dli_fbase;
+        fprintf(to, "%#tx\t%s\n", (const char *)at[i] - 1 - base, where.dli_fname);
+    }
+}
+
+/* Returns whether the program is one in Python. */
+static bool tell_place(void) {
+    char path[PATH_ROOM], *text = NULL;
+    size_t length = 0;
+    FILE *to = open_memstream(&text, &length);
+    if (!to)
+        return false;
+    const bool python = python_lines(to);
+    if (!python)
+        addresses(to);
+    if (fclose(to) == 0) {
+        name_of(path, "left", ".txt");
+        put(path, text, length);
+    }
+    free(text);
+    return python;
+}
+
+/* ---- threads ---- */
+
+/* A thread of the program that has not called MPI yet may do so later, if the program asked MPI for
+ * as much: as long as one lives its rank is not proved to be stuck. */
+static atomic_bool any_thread_may_call;
+
+struct begun {
+    void *(*work)(void *);
+    void *given;
+};
+
+static void *do_work(void *of) {
+    const struct begun b = *(struct begun *)of;
+    free(of);
+    void *result = b.work(b.given);
+    scope_thread(-1);
+    return result;
+}
+
+/* Those of numerical libraries only compute what they are given. */
+static bool is_of_the_program(void *(*work)(void *)) {
+    Dl_info where;
+    void *at;
+    memcpy(&at, &work, sizeof at);
+    return dladdr(at, &where) == 0 || !where.dli_fname ||
+           (!strstr(where.dli_fname, "blas") && !strstr(where.dli_fname, "mkl"));
+}
+
+/* Found first only where the scope is preloaded. */
+__attribute__((visibility("default"))) int pthread_create(pthread_t *thread,
+                                                          const pthread_attr_t *attributes,
+                                                          void *(*work)(void *), void *given) {
+    static int (*library)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    if (!library) {
+        void *at = dlsym(RTLD_NEXT, "pthread_create");
+        memcpy(&library, &at, sizeof at);
+    }
+    struct begun *b = atomic_load(&any_thread_may_call) && !scope_inside() &&
+                              is_of_the_program(work)
+                          ? malloc(sizeof *b)
+                          : NULL;
+    if (!b)
+        return library(thread, attributes, work, given);
+    *b = (struct begun){work, given};
+    scope_thread(1);
+    const int err = library(thread, attributes, do_work, b);
+    if (err) {
+        scope_thread(-1);
+        free(b);
+    }
+    return err;
+}
+
+/* ---- the life of a rank ---- */
+
+void scope_outside_begin(int threads) {
+    if (!wanted())
+        return;
+    atomic_store(&any_thread_may_call, threads >= MPI_THREAD_SERIALIZED);
+    const char *quiet = getenv("RINGSIDE_QUIET"), *insist = getenv("RINGSIDE_INSIST");
+    if (quiet && atof(quiet) > 0)
+        scope_quiet(atof(quiet));
+    if (insist && *insist == '1')
+        atomic_store(&scope.insist, true);
+    forget_preload();
+    introduce();
+}
+
+/* Every rank sees to it that the report is there before any of them can end the program. */
+void scope_outside_told(const char *report) {
+    char path[PATH_ROOM];
+    if (!wanted() || !report)
+        return;
+    snprintf(path, sizeof path, "%s/report.json", directory);
+    if (access(path, F_OK) != 0)
+        put(path, report, strlen(report));
+    atomic_store(&broken, true);
+}
+
+/* What the program has printed is to be seen, though it will not come to its own end. */
+static void flush(void) {
+    void (*fortran)(int *) = dlsym(RTLD_DEFAULT, "_gfortran_flush_i4");
+    fflush(NULL);
+    if (fortran)
+        fortran(NULL);
+}
+
+/* `ringside run` ends the program as soon as it sees the mark. */
+static void await_end(void) {
+    const struct timespec nap = {.tv_nsec = 20000000};
+    flush();
+    mark("waits");
+    for (const double start = scope_now(); scope_now() - start < end_limit;)
+        nanosleep(&nap, NULL);
+}
+
+void scope_outside_left(MPI_Comm comm) {
+    if (!wanted() || !atomic_load(&broken))
+        return;
+    static atomic_bool told;
+    if (!atomic_exchange(&told, true) && tell_place())
+        await_end();
+    MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
+    if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS)
+        return;
+    bool fatal = handler == MPI_ERRORS_ARE_FATAL;
+#ifdef MPI_ERRORS_ABORT
+    fatal = fatal || handler == MPI_ERRORS_ABORT;
+#endif
+    if (handler != MPI_ERRHANDLER_NULL)
+        PMPI_Errhandler_free(&handler);
+    if (fatal)
+        await_end();
+}
+
+void scope_outside_end(void) {
+    if (!wanted())
+        return;
+    if (atomic_load(&broken))
+        await_end();
+    mark("done");
+}
+
+int MPI_Abort(MPI_Comm comm, int code) {
+    if (wanted() && atomic_load(&broken))
+        await_end();
+    if (wanted())
+        mark("abort");
+    return PMPI_Abort(comm, code);
+}
+
+/* ---- Fortran ---- */
+
+/* One entry of a library's table of functions from elsewhere: PMPI_X becomes MPI_X. */
+static void redirect(const ElfW(Rela) *entry, ElfW(Addr) base, const char *name) {
+    void *ours = strncmp(name, "PMPI_", 5) == 0 ? dlsym(RTLD_DEFAULT, name + 1) : NULL;
+    if (!ours)
+        return;
+    char *slot = (char *)(base + entry->r_offset);
+    const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE);
+    void *start = (void *)((uintptr_t)slot & ~(page - 1));
+    /* Left writable: what else lies on the page may have been so. */
+    if (mprotect(start, page, PROT_READ | PROT_WRITE) == 0)
+        memcpy(slot, &ours, sizeof ours);
+}
+
+static bool is_jump(const ElfW(Rela) *entry) {
+#if defined(__x86_64__)
+    const unsigned long type = ELF64_R_TYPE(entry->r_info);
+    return type == R_X86_64_JUMP_SLOT || type == R_X86_64_GLOB_DAT;
+#elif defined(__aarch64__)
+    const unsigned long type = ELF64_R_TYPE(entry->r_info);
+    return type == R_AARCH64_JUMP_SLOT || type == R_AARCH64_GLOB_DAT;
+#else
+    (void)entry;
+    return false;
+#endif
+}
+
+/* The dynamic section's addresses are absolute here, as glibc leaves them; musl's are not. */
+static const void *at(ElfW(Addr) address, ElfW(Addr) base) {
+    return (const void *)(address < base ? address + base : address);
+}
+
+static int lead_here(struct dl_phdr_info *object, size_t size, void *unused) {
+    (void)size;
+    (void)unused;
+    static const char *const fortran[] = {"/libmpi_mpifh", "/libmpi_usempi", "/libmpifort",
+                                          "/libmpichfort"};
+    bool found = false;
+    for (size_t i = 0; i < sizeof fortran / sizeof *fortran; i++)
+        found = found || strstr(object->dlpi_name, fortran[i]);
+    if (!found)
+        return 0;
+    const ElfW(Dyn) *dynamic = NULL;
+    for (int i = 0; i < object->dlpi_phnum; i++)
+        if (object->dlpi_phdr[i].p_type == PT_DYNAMIC)
+            dynamic = (const void *)(object->dlpi_addr + object->dlpi_phdr[i].p_vaddr);
+    const ElfW(Rela) *tables[2] = {NULL, NULL};
+    size_t bytes[2] = {0, 0};
+    const ElfW(Sym) *symbols = NULL;
+    const char *names = NULL;
+    for (; dynamic && dynamic->d_tag != DT_NULL; dynamic++) {
+        const void *there = at(dynamic->d_un.d_ptr, object->dlpi_addr);
+        switch (dynamic->d_tag) {
+        case DT_JMPREL:
+            tables[0] = there;
+            break;
+        case DT_PLTRELSZ:
+            bytes[0] = dynamic->d_un.d_val;
+            break;
+        case DT_RELA:
+            tables[1] = there;
+            break;
+        case DT_RELASZ:
+            bytes[1] = dynamic->d_un.d_val;
+            break;
+        case DT_SYMTAB:
+            symbols = there;
+            break;
+        case DT_STRTAB:
+            names = there;
+            break;
+        }
+    }
+    for (int t = 0; t < 2 && symbols && names; t++)
+        for (size_t i = 0; tables[t] && i < bytes[t] / sizeof *tables[t]; i++)
+            if (is_jump(&tables[t][i]))
+                redirect(&tables[t][i], object->dlpi_addr,
+                         names + symbols[ELF64_R_SYM(tables[t][i].r_info)].st_name);
+    return 0;
+}
+
+static void look_around(void) {
+    const char *given = getenv("RINGSIDE_RUN_DIRECTORY");
+    if (!given || !*given || strlen(given) >= sizeof directory)
+        return;
+    memcpy(directory, given, strlen(given) + 1);
+    dl_iterate_phdr(lead_here, NULL);
+}

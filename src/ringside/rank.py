@@ -1,0 +1,92 @@
+"""One rank of `ringside run`, between mpiexec and the program: starts it, says how it ended.
+
+mpiexec runs this file by itself, as `python -I -S rank.py DIRECTORY SCOPE PROGRAM ...`; it must
+start fast and needs nothing of Ringside. The program gets the scope preloaded and mpiexec does
+not; input, output, signals and the way it ends pass through.
+"""
+
+import contextlib
+import ctypes
+import os
+import resource
+import signal
+import sys
+import time
+
+RANK_VARIABLES = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
+FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
+SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
+CANNOT_START = 127
+
+
+def main() -> None:
+    """Run the program; end as it ended."""
+    directory, scope, *command = sys.argv[1:]
+    numbers = [getattr(signal, name) for name in FORWARDED]
+    ignored = [n for n in numbers if signal.getsignal(n) == signal.SIG_IGN]
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    launcher = os.getpid()
+    pid = os.fork()
+    if pid == 0:
+        _become(command, directory, scope, launcher, numbers)
+    rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
+    _note(directory, f"started-{pid}", f"{rank} {launcher}")
+    for number in set(numbers) - set(ignored):
+        signal.signal(number, lambda number, _: _forward(pid, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+    _, status = os.waitpid(pid, 0)
+    signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
+    _note(directory, f"ended-{pid}", f"{rank} {status} {time.monotonic()}")
+    if os.path.exists(os.path.join(directory, "end")):
+        os._exit(0)  # `ringside run` has ended it; there is nothing for mpiexec to tell
+    if os.WIFSIGNALED(status):
+        _die_of(os.WTERMSIG(status))
+    os._exit(os.WEXITSTATUS(status))
+
+
+def _become(command, directory, scope, launcher, numbers) -> None:
+    """In the child: be the program, and end when the launcher does."""
+    ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+    if os.getppid() != launcher:
+        os._exit(CANNOT_START)
+    before = os.environ.get("LD_PRELOAD", "")
+    os.environ["RINGSIDE_RUN_DIRECTORY"] = directory
+    os.environ["RINGSIDE_PRELOAD_BEFORE"] = before
+    os.environ["LD_PRELOAD"] = f"{scope}:{before}" if before else scope
+    for name in ("SIGPIPE", "SIGXFSZ"):  # Python has them ignored
+        signal.signal(getattr(signal, name), signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
+    try:
+        os.execvp(command[0], command)
+    except OSError as error:
+        sys.stderr.write(f"ringside: {command[0]} does not start: {error.strerror}\n")
+        sys.stderr.flush()
+        os._exit(CANNOT_START)
+
+
+def _forward(pid: int, number: int) -> None:
+    """mpiexec signals a rank's whole group; one that does not reaches the program this way."""
+    with contextlib.suppress(OSError):
+        os.kill(pid, number)
+
+
+def _note(directory: str, name: str, text: str) -> None:
+    """Whole or not at all; not where the directory is another machine's."""
+    path = os.path.join(directory, name)
+    with contextlib.suppress(OSError):
+        with open(f"{path}.new", "w") as file:
+            file.write(text)
+        os.rename(f"{path}.new", path)
+
+
+def _die_of(number: int) -> None:
+    """End by this signal, so that mpiexec learns it; the program has left the core already."""
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    signal.signal(number, signal.SIG_DFL) if number not in (signal.SIGKILL, signal.SIGSTOP) else 0
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, [number])
+    os.kill(os.getpid(), number)
+    os._exit(128 + number)
+
+
+main()

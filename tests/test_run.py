@@ -1,0 +1,463 @@
+"""`ringside run`: programs that have never heard of Ringside, run as a user runs them."""
+
+import json
+import os
+import shlex
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pandas as pd
+import psutil
+import pytest
+from ranks import mpicc
+
+from ringside import launch, mpi, trace
+from ringside.__main__ import main
+
+pytestmark = pytest.mark.usefixtures("shared_memory_removed")
+
+# One program for all: its first argument says what it is to do.
+PROGRAM = r"""
+#include <mpi.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size;
+
+static void ring(int doubles) {
+    double *out = calloc((size_t)doubles, 8), *in = calloc((size_t)doubles, 8);
+    MPI_Send(out, doubles, MPI_DOUBLE, (rank + 1) % size, 7, MPI_COMM_WORLD);
+    MPI_Recv(in, doubles, MPI_DOUBLE, (rank + size - 1) % size, 7, MPI_COMM_WORLD,
+             MPI_STATUS_IGNORE);
+    free(out);
+    free(in);
+}
+
+static void bytes(void) { /* all that there are, and no newline at the end */
+    for (int i = 0; rank == 0 && i < 100000; i++) {
+        putc(i * 7 % 256, stdout);
+        putc(i * 3 % 256, stderr);
+    }
+}
+
+static void receive_from_each_other(void) {
+    int value;
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
+    if (MPI_Recv(&value, 1, MPI_INT, size - 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE)) {
+        fprintf(stderr, "the program's own words\n");
+        MPI_Abort(MPI_COMM_WORLD, 9);
+    }
+}
+
+static void test_for_ever(void) {
+    int value, done = 0;
+    MPI_Request request;
+    MPI_Irecv(&value, 1, MPI_INT, size - 1 - rank, 0, MPI_COMM_WORLD, &request);
+    while (!done)
+        MPI_Test(&request, &done, MPI_STATUS_IGNORE);
+}
+
+int main(int argc, char **argv) {
+    const char *what = argc > 1 ? argv[1] : "";
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    ring(2);
+    if (strcmp(what, "large") == 0)
+        ring(500000);
+    if (strcmp(what, "bytes") == 0)
+        bytes();
+    if (strcmp(what, "handler") == 0)
+        receive_from_each_other();
+    if (strcmp(what, "test") == 0)
+        test_for_ever();
+    if (strcmp(what, "kill") == 0 && rank == 2)
+        raise(SIGKILL);
+    if (strcmp(what, "exit") == 0 && rank == 2)
+        exit(3);
+    if (strcmp(what, "abort") == 0 && rank == 2)
+        MPI_Abort(MPI_COMM_WORLD, 5);
+    if (strcmp(what, "spin") == 0) {
+        if (rank == 0)
+            puts("ready");
+        fflush(stdout);
+        for (volatile int i = 0;; i++)
+            ;
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    return strcmp(what, "seven") == 0 ? 7 : 0;
+}
+"""
+
+# A Fortran library that calls PMPI_X, as Open MPI's does, and a program that calls nothing else.
+FORTRAN_LIBRARY = r"""
+#include <mpi.h>
+void mpi_init_(int *err) { *err = PMPI_Init(0, 0); }
+void mpi_finalize_(int *err) { *err = PMPI_Finalize(); }
+void mpi_barrier_(int *err) { *err = PMPI_Barrier(MPI_COMM_WORLD); }
+void mpi_recv_(int *value, int *source, int *err) {
+    *err = PMPI_Recv(value, 1, MPI_INT, *source, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+}
+"""
+FORTRAN_PROGRAM = r"""
+void mpi_init_(int *), mpi_finalize_(int *), mpi_barrier_(int *), mpi_recv_(int *, int *, int *);
+int main(void) {
+    int err, value, source = 0;
+    mpi_init_(&err);
+    mpi_barrier_(&err);
+    mpi_recv_(&value, &source, &err);
+    mpi_finalize_(&err);
+    return 0;
+}
+"""
+
+
+def compile_c(text: str, path: Path, *options: str) -> Path:
+    """With the environment's plain mpicc, as for any program."""
+    source = path.with_suffix(".c")
+    source.write_text(text)
+    subprocess.run([mpicc(), "-g", source, "-o", path, *options], check=True, timeout=60)
+    return path
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("programs") / "a folder"
+    folder.mkdir()
+    return compile_c(PROGRAM, folder / "program")
+
+
+@pytest.fixture
+def run(tmp_path):
+    """Runs `ringside run`; output is bytes. Checks that its folder for the ranks is gone."""
+    folder = tmp_path / "temporary"
+    folder.mkdir()
+
+    def run(n: int, *words, **more) -> subprocess.CompletedProcess:
+        done = subprocess.run(
+            command(n, *words),
+            capture_output=True,
+            timeout=120,
+            check=False,
+            cwd=tmp_path,
+            env=os.environ | {"TMPDIR": str(folder)},
+            **{"stdin": subprocess.DEVNULL} | more,
+        )
+        assert not list(folder.glob("ringside-*"))
+        return done
+
+    return run
+
+
+def command(n: int, *words) -> list[str]:
+    return [sys.executable, "-m", "ringside", "run", "-n", str(n), *map(str, words)]
+
+
+def lines(output: bytes) -> list[str]:
+    return output.decode().splitlines()
+
+
+# ---- verdicts ----
+
+
+@pytest.fixture(scope="module")
+def broken(program, tmp_path_factory):
+    """A ring of large sends, with all that is to be kept of it."""
+    folder = tmp_path_factory.mktemp("kept")
+    kept = [f"--{name}={folder / file}" for name, file in KEPT.items()]
+    done = subprocess.run(
+        command(4, *kept, program, "large"), capture_output=True, timeout=120, check=False
+    )
+    return done, folder
+
+
+KEPT = {"timeline": "ring.svg", "events": "ring.csv", "trace": "ring.json"}
+
+
+def test_a_ring_of_large_sends_is_named_and_nothing_else_is_said(broken):
+    done, _ = broken
+    assert done.returncode == 120
+    assert done.stdout == b""
+    place = f"program.c:{1 + line_of('MPI_Send(out')}, in ring"
+    assert lines(done.stderr) == [
+        "Ringside: Deadlock: 0 -> 1 -> 2 -> 3 -> 0, each waits for the next.",
+        *(f"  rank {r}: MPI_Send to rank {(r + 1) % 4} (tag 7, 4 MB), {place}" for r in range(4)),
+        "Ringside: the program was ended; the exit status is 120.",
+    ]
+
+
+def line_of(words: str) -> int:
+    return PROGRAM[: PROGRAM.index(words)].count("\n")
+
+
+def test_the_table_of_a_broken_run(broken):
+    table = pd.read_csv(broken[1] / "ring.csv")
+    assert set(table["rank"]) == {0, 1, 2, 3}
+    left = table[table["left"]]
+    assert list(left["call"]) == ["MPI_Send"] * 4
+    assert set(left["bytes"]) == {4_000_000}
+    assert (left["blocked"] > 0.05).all()
+    assert list(table[~table["left"]]["bytes"]) == [16] * 8
+    assert table["start"].min() == 0
+
+
+def test_the_timeline_of_a_broken_run(broken):
+    text = (broken[1] / "ring.svg").read_text()
+    assert text.lstrip().startswith("<?xml") and "</svg>" in text
+    assert 'id="stubs"' in text  # messages that were never received
+
+
+def test_the_trace_of_a_broken_run(broken):
+    said = json.loads((broken[1] / "ring.json").read_text())["traceEvents"]
+    names = {one["pid"]: one["args"]["name"] for one in said if one["ph"] == "M"}
+    assert names == {rank: f"rank {rank}" for rank in range(4)}
+    calls = [one for one in said if one["ph"] == "X"]
+    assert len(calls) == 12
+    assert all(one["dur"] > 0 and one["ts"] >= 0 for one in calls)
+    [left] = [one for one in calls if one["pid"] == 3 and "left" in one["args"]]
+    assert left["args"].items() >= {"peer": 0, "tag": 7, "bytes": 4_000_000}.items()
+    begins = {one["id"]: one for one in said if one["ph"] == "s"}
+    ends = {one["id"]: one for one in said if one["ph"] == "f"}
+    assert len(begins) == len(ends) == 4  # of the small messages; the large ones never came
+    for number, begin in begins.items():
+        end = ends[number]
+        assert end["pid"] == (begin["pid"] + 1) % 4
+        assert end["ts"] >= begin["ts"]
+        assert within(begin, calls) == "MPI_Send" and within(end, calls) == "MPI_Recv"
+
+
+def within(flow: dict, calls: list[dict]) -> str:
+    """The call on whose bar an arrow begins or ends."""
+    [call] = [
+        one["name"]
+        for one in calls
+        if one["pid"] == flow["pid"] and one["ts"] <= flow["ts"] < one["ts"] + one["dur"]
+    ]
+    return call
+
+
+def test_no_arrow_where_it_is_not_certain():
+    event = {"blocked": 0.0, "bytes": 8, "request": 0, "comm": 0, "left": False}
+    rows = [
+        event | {"rank": 0, "call": "MPI_Send", "peer": 1, "tag": 0, "start": 0.0, "end": 0.1},
+        event | {"rank": 2, "call": "MPI_Send", "peer": 1, "tag": 5, "start": 0.0, "end": 0.1},
+        event | {"rank": 1, "call": "MPI_Mrecv", "peer": -1, "tag": -1, "start": 0.2, "end": 0.3},
+        event | {"rank": 1, "call": "MPI_Recv", "peer": 2, "tag": 5, "start": 0.3, "end": 0.4},
+    ]
+    table = pd.DataFrame(rows).assign(seq=range(4))
+    assert trace._flows(list(table.itertuples(index=False))) == []
+    certain = table[table["call"] != "MPI_Mrecv"]
+    assert len(trace._flows(list(certain.itertuples(index=False)))) == 2
+
+
+def test_insist_names_a_ring_that_only_buffers_save(run, program):
+    assert run(2, program).returncode == 0
+    done = run(2, "--insist", program)
+    assert done.returncode == 120
+    assert b"Deadlock: 0 -> 1 -> 0" in done.stderr
+
+
+def test_a_program_that_handles_errors_has_its_say_and_the_verdict_comes_last(run, program):
+    done = run(2, program, "handler")
+    assert done.returncode == 120
+    said = lines(done.stderr)
+    assert said[:2] == ["the program's own words"] * 2
+    assert said[2] == "Ringside: Deadlock: 0 -> 1 -> 0, each waits for the next."
+    assert len(said) == 6
+
+
+def test_a_rank_of_python_that_raises_while_others_wait(run, tmp_path):
+    source = "import sys\nfrom mpi4py import MPI\ncomm = MPI.COMM_WORLD\nprint('printed')\n"
+    source += "if comm.rank == 1:\n    1 / 0\ncomm.Barrier()\n"
+    (tmp_path / "raises.py").write_text(source)
+    done = run(3, "raises.py")
+    assert done.returncode == 121
+    assert done.stdout.count(b"printed") == 3  # flushed, though nobody came to the end
+    said = lines(done.stderr)
+    assert said.count("ZeroDivisionError: division by zero") == 1
+    assert sum("Traceback" in line for line in said) == 1
+    assert "rank 0 is in MPI_Barrier while rank 1 is in MPI_Finalize" in said[-5]
+    assert said[-4].endswith(", raises.py:7") and "MPI_Barrier" in said[-4]
+    assert said[-3] == "  rank 1: MPI_Finalize, the end of its program"
+
+
+def test_a_loop_of_tests_is_suspected_after_the_quiet_that_was_asked_for(run, program):
+    begun = time.monotonic()
+    done = run(2, "--quiet", "2", program, "test")
+    assert done.returncode == 122
+    assert time.monotonic() - begun < 20
+    assert sum("MPI_Test" in line and "program.c" in line for line in lines(done.stderr)) == 2
+
+
+def test_fortran_libraries_that_call_by_the_profiling_names_are_seen(run, tmp_path):
+    compile_c(FORTRAN_LIBRARY, tmp_path / "libmpi_mpifh.so", "-shared", "-fPIC")
+    link = ["-L", str(tmp_path), "-lmpi_mpifh", f"-Wl,-rpath,{tmp_path}"]
+    for late in ("-Wl,-z,lazy", "-Wl,-z,now"):
+        compile_c(FORTRAN_PROGRAM, tmp_path / "fortran", *link, late)
+        done = run(2, "--events", "fortran.csv", "./fortran")
+        assert done.returncode == 120
+        assert b"rank 1: MPI_Recv from rank 0" in done.stderr
+        calls = pd.read_csv(tmp_path / "fortran.csv")["call"]
+        assert set(calls) == {"MPI_Barrier", "MPI_Recv"}
+
+
+# ---- programs that end by themselves ----
+
+
+def test_a_correct_program_is_left_alone_byte_for_byte(run, program, tmp_path):
+    done = run(3, "--trace", "trace.json", program, "bytes")
+    assert done.returncode == 0
+    assert done.stdout == bytes(i * 7 % 256 for i in range(100000))
+    assert done.stderr == bytes(i * 3 % 256 for i in range(100000))
+    said = json.loads((tmp_path / "trace.json").read_text())["traceEvents"]
+    assert sum(one["ph"] == "s" for one in said) == sum(one["ph"] == "f" for one in said) == 3
+
+
+def test_the_exit_status_is_the_programs_own(run, program):
+    assert run(2, program, "seven").returncode == 7
+
+
+def test_a_rank_that_was_killed_is_named_and_its_calls_are_kept(run, program, tmp_path):
+    done = run(4, "--events", "calls.csv", program, "kill")
+    assert done.returncode == 128 + signal.SIGKILL
+    assert lines(done.stderr)[-1] == "Ringside: rank 2 was killed by signal 9 (Killed)."
+    table = pd.read_csv(tmp_path / "calls.csv")
+    assert list(table[table["rank"] == 2]["call"]) == ["MPI_Send", "MPI_Recv"]
+
+
+def test_a_rank_that_leaves_without_finalize_is_named(run, program):
+    done = run(4, program, "exit")
+    assert done.returncode == 3
+    assert "rank 2 ended without MPI_Finalize, with exit status 3" in lines(done.stderr)[-1]
+
+
+def test_an_abort_is_the_programs_own_affair(run, program):
+    done = run(4, program, "abort")
+    assert done.returncode == 5
+    assert b"Ringside" not in done.stderr
+    assert b"abort" in done.stderr.lower()
+
+
+def test_a_program_without_mpi(run, tmp_path):
+    line = [sys.executable, "-c", "print(input())"]  # the end of input not every mpiexec passes on
+    done = run(1, *line, stdin=None, input=b"through\n")
+    assert (done.returncode, done.stdout, done.stderr) == (0, b"through\n", b"")
+    done = run(2, "--events", "none.csv", "true")
+    assert done.returncode == 0
+    assert lines(done.stderr)[0].startswith("Ringside: no MPI call was seen")
+    assert len(pd.read_csv(tmp_path / "none.csv")) == 0
+
+
+def test_what_a_rank_starts_is_not_watched(run, tmp_path):
+    source = "from mpi4py import MPI\nimport os, subprocess\n"
+    source += "subprocess.run(['sh', '-c', 'echo \"<$LD_PRELOAD>\"'], check=True)\n"
+    (tmp_path / "starts.py").write_text(source)
+    assert run(1, sys.executable, "starts.py").stdout == b"<>\n"
+
+
+def test_another_mpiexec_with_options_of_its_own(run, program, tmp_path):
+    other = tmp_path / "other mpiexec"
+    own = shlex.quote(str(mpi.mpiexec()))
+    other.write_text(f'#!/bin/sh\n[ "$1" = --mark ] && touch seen && shift\nexec {own} "$@"\n')
+    other.chmod(0o755)
+    assert run(2, "--mpiexec", other, program).returncode == 0
+    assert not (tmp_path / "seen").exists()
+    done = run(2, "--mpiexec", f"{shlex.quote(str(other))} --mark", program, "large")
+    assert done.returncode == 120
+    assert (tmp_path / "seen").exists()
+
+
+# ---- signals ----
+
+
+@pytest.mark.parametrize("whom", ["all", "one"])
+def test_ctrl_c_ends_everything_and_leaves_nothing(program, tmp_path, whom):
+    """At a terminal the signal goes to the whole group; `kill` sends it to one process."""
+    process = subprocess.Popen(
+        command(2, program, "spin"),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        stdin=subprocess.DEVNULL,
+        start_new_session=True,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    try:
+        assert process.stdout.readline() == b"ready\n"
+        ranks = psutil.Process(process.pid).children(recursive=True)
+        time.sleep(1)  # its look at the ranks' shared memory, twice a second
+        files = launch.shared_memory([rank.pid for rank in ranks])
+        assert files
+        (os.killpg if whom == "all" else os.kill)(process.pid, signal.SIGINT)
+        process.communicate(timeout=20)
+    finally:
+        process.kill()
+    assert process.returncode == 130
+    _, alive = psutil.wait_procs(ranks, timeout=5)
+    assert not [rank for rank in alive if rank.status() != psutil.STATUS_ZOMBIE]
+    assert not [file for file in files if Path(file).exists()]
+    assert not list(tmp_path.glob("ringside-*"))
+
+
+def test_nothing_outlives_a_run_that_is_killed(program, tmp_path):
+    process = subprocess.Popen(
+        command(2, program, "spin"),
+        stdout=subprocess.PIPE,
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+    )
+    assert process.stdout.readline() == b"ready\n"
+    others = psutil.Process(process.pid).children(recursive=True)
+    process.kill()
+    process.communicate(timeout=20)
+    _, alive = psutil.wait_procs(others, timeout=20)
+    assert not [one for one in alive if one.status() != psutil.STATUS_ZOMBIE]
+
+
+# ---- what cannot be run ----
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (["-n", "2", "no-such-program"], "there is no program no-such-program"),
+        (["-n", "2", __file__ + "/nothing"], "there is no program"),
+        (["-n", "0", "true"], "at least 1 rank"),
+        (["-n", "2", "--quiet", "0", "true"], "--quiet takes a number of seconds"),
+        (["-n", "2", "--events", "/no/such/folder/a.csv", "true"], "there is no folder"),
+        (["-n", "2", "--timeline", "a.txt", "true"], "an .svg, a .pdf or a .png"),
+        (["-n", "2", "--mpiexec", "no-mpiexec", "true"], "there is no mpiexec at 'no-mpiexec'"),
+        (["-n", "2", "--scope", "no-scope", "true"], "there is no scope at no-scope"),
+    ],
+)
+def test_what_cannot_be_run_is_said_before_anything_starts(words, said, capsys):
+    assert main(["run", *words]) == 2
+    assert said in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [[], ["true"], ["-n", "2"], ["-n", "two", "true"]])
+def test_wrong_usage(words, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["run", *words])
+    assert ended.value.code == 2
+    assert "usage: ringside run -n RANKS" in capsys.readouterr().err
+
+
+def test_a_file_that_is_no_program(tmp_path, capsys):
+    (tmp_path / "a.c").write_text("int main;")
+    assert main(["run", "-n", "2", str(tmp_path / "a.c")]) == 2
+    assert "is not executable" in capsys.readouterr().err
+
+
+def test_a_program_of_another_mpi_than_mpiexecs_is_refused(program, tmp_path, capsys):
+    foreign = {"mpich": "mpiexec (Open MPI) 5.0.0", "openmpi": "HYDRA build details:"}
+    other = tmp_path / "mpiexec"
+    other.write_text(f"#!/bin/sh\necho '{foreign[mpi.name()]}'\n")
+    other.chmod(0o755)
+    assert main(["run", "-n", "2", "--mpiexec", str(other), str(program)]) == 2
+    said = capsys.readouterr().err
+    assert "the program is built with" in said and "--mpiexec PATH" in said
