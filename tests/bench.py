@@ -27,6 +27,8 @@ ROUNDS_LIMIT = 200.0
 DEADLOCKS = 3  # in each of Ringside's turns; stock ipyparallel has time for one
 PAIRS = 8  # turns of the two pings, likewise
 PAIRS_LIMIT = 100.0
+LOAD_LIMIT = 4.0  # seconds for the blocks of one run of many requests, or of small reductions
+HOGS = 8  # processes that do nothing but compute, for the verdict on a busy machine
 JAM = 5_000_000  # doubles in a message of the deadlock: 40 MB
 CALLS = 4  # on the critical path of a round trip: two sends and two receives
 RING = {1_000: 400, 5_000_000: 5}  # doubles: repetitions of a block
@@ -111,6 +113,78 @@ int main(int argc, char **argv) {
 }
 """
 
+# One line a block: what, how the scope stood, microseconds.
+LOAD = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdbool.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { REQUESTS = 100000, REDUCTIONS = 100, BLOCKS = 60 };
+
+static int rank;
+
+/* Half of them to the other rank and half from it; how long the last call took of all that. */
+static double many(double *last) {
+    static MPI_Request requests[REQUESTS];
+    static double in[REQUESTS / 2], out[REQUESTS / 2];
+    const double start = PMPI_Wtime();
+    for (int i = 0; i < REQUESTS / 2; i++)
+        MPI_Irecv(&in[i], 1, MPI_DOUBLE, 1 - rank, 0, MPI_COMM_WORLD, &requests[i]);
+    for (int i = 0; i < REQUESTS / 2; i++)
+        MPI_Isend(&out[i], 1, MPI_DOUBLE, 1 - rank, 0, MPI_COMM_WORLD,
+                  &requests[REQUESTS / 2 + i]);
+    const double middle = PMPI_Wtime();
+    MPI_Waitall(REQUESTS, requests, MPI_STATUSES_IGNORE);
+    const double end = PMPI_Wtime();
+    *last = end - middle;
+    return end - start;
+}
+
+static double reduce(void) {
+    double in = 1, out;
+    const double start = PMPI_Wtime();
+    for (int i = 0; i < REDUCTIONS; i++)
+        MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
+    return (PMPI_Wtime() - start) / REDUCTIONS;
+}
+
+int main(int argc, char **argv) {
+    int level;
+    const bool requests = strcmp(argv[1], "requests") == 0;
+    const double limit = atof(argv[2]);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    void (*turn)(bool) = (void (*)(bool))dlsym(RTLD_DEFAULT, "scope_switch");
+    const double end = PMPI_Wtime() + limit;
+    for (int block = 0, late = 0; block < BLOCKS && (block < 6 || !late); block++) {
+        const bool on = turn && block % 2;
+        /* PMPI: the scope must not see the calls between which it is switched. */
+        PMPI_Barrier(MPI_COMM_WORLD);
+        if (turn)
+            turn(on);
+        PMPI_Barrier(MPI_COMM_WORLD);
+        double last = 0;
+        double seconds = requests ? many(&last) : reduce();
+        late = PMPI_Wtime() > end;
+        PMPI_Bcast(&late, 1, MPI_INT, 0, MPI_COMM_WORLD);
+        const char *how = !turn ? "absent" : on ? "on" : "off";
+        if (rank == 0 && block >= 2) { /* the first two warm up */
+            printf("%s %s %.3f\n", requests ? "requests" : "reduce", how, 1e6 * seconds);
+            if (requests)
+                printf("waitall %s %.3f\n", how, 1e6 * last);
+        }
+    }
+    if (turn)
+        turn(true);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
 
 # ---------------------------------------------------------------- what the engines run
 
@@ -145,6 +219,39 @@ def jam(directory, doubles):
     Path(directory, str(comm.rank)).write_text(repr(time.monotonic()))
     comm.Send(outgoing, (comm.rank + 1) % comm.size)
     comm.Recv(incoming, (comm.rank - 1) % comm.size)
+
+
+STUCK = ["send", "receive", "probe", "waitall", "barrier", "allreduce", "unlike", "dup"]
+
+
+def stick(directory, kind):
+    """Gets stuck in one kind of call; each rank leaves the time at which it did."""
+    import time
+    from pathlib import Path
+
+    import numpy as np
+    from mpi4py import MPI
+
+    comm = MPI.COMM_WORLD
+    right, left, small = (comm.rank + 1) % comm.size, (comm.rank - 1) % comm.size, np.zeros(1)
+    large, sums = np.ones(5_000_000), np.zeros(5_000_000)
+    late = kind in ("barrier", "allreduce", "dup") and comm.rank == 2  # it comes to another call
+    calls = {
+        "send": lambda: comm.Ssend(small, right),
+        "receive": lambda: comm.Recv(small, left),
+        "probe": lambda: comm.Probe(left),
+        "waitall": lambda: MPI.Request.Waitall([comm.Irecv(small, left), comm.Irecv(small, left)]),
+        "barrier": comm.Barrier,
+        "allreduce": lambda: comm.Allreduce(large, sums),
+        "unlike": lambda: comm.Bcast(small, 0) if comm.rank else comm.Barrier(),
+        "dup": comm.Dup,
+    }
+    comm.Barrier()
+    Path(directory, str(comm.rank)).write_text(repr(time.monotonic()))
+    if late:
+        comm.Recv(small, left)
+    else:
+        calls[kind]()
 
 
 def ring_in_c(doubles, reps):
@@ -254,6 +361,44 @@ def ringside_turn() -> dict:
     return found
 
 
+@contextlib.contextmanager
+def hogs():
+    """Processes that compute for as long as this lasts; ended one by one."""
+    command = [sys.executable, "-c", "while True: pass"]
+    processes = [subprocess.Popen(command, stdin=subprocess.DEVNULL) for _ in range(HOGS)]
+    try:
+        yield
+    finally:
+        for process in processes:
+            process.kill()
+            process.wait()
+
+
+def busy_turn() -> dict:
+    """Deadlocks of Ringside's cluster at a load: every kind of call that a class gets stuck in."""
+    import ringside
+    from ringside.errors import Left
+
+    cluster = ringside.start(RANKS)
+    found = {"verdict": [], "usable": []}
+    try:
+        cluster.view.apply_sync(total)
+        with hogs():
+            time.sleep(1)
+            for kind in STUCK * DEADLOCKS:
+                with tempfile.TemporaryDirectory() as directory:
+                    with contextlib.suppress(Left):
+                        cluster.view.apply_sync(stick, directory, kind)
+                    assert cluster.view.apply_sync(total) == [RANKS] * RANKS
+                    usable = time.monotonic()
+                    since = stuck_since(Path(directory))
+                found["verdict"].append(cluster.verdict.report["seconds"])
+                found["usable"].append(usable - since)
+    finally:
+        cluster.stop()
+    return found
+
+
 def stock_turn() -> dict:
     """Start, measure and deadlock ipyparallel's own cluster; its remedy is restart_engines."""
     start = time.monotonic()
@@ -296,7 +441,7 @@ def recover(cluster, client) -> float:
     raise TimeoutError(f"stock ipyparallel did not recover within {RECOVERY_LIMIT:.0f} s")
 
 
-TURNS = {"ringside": ringside_turn, "stock": stock_turn}
+TURNS = {"ringside": ringside_turn, "stock": stock_turn, "busy": busy_turn}
 
 
 # ---------------------------------------------------------------- running them
@@ -378,6 +523,35 @@ def ping(program: Path, scope: bool) -> dict[tuple[str, int], float]:
     return best
 
 
+def load(program: Path, what: str, n: int, scope: bool) -> dict[tuple[str, str], float]:
+    """The median block of one run: (what; absent, off or on) -> microseconds.
+
+    Medians, as more ranks than cores wait for each other's turn in some of the blocks.
+    """
+    preload = [f"LD_PRELOAD={kernels.directory() / 'libscope.so'}"] if scope else []
+    command = [mpi.mpiexec(), "-n", n, "env", *preload, program, what, LOAD_LIMIT]
+    blocks = {}
+    for line in run(command, environment(program.parent)).splitlines():
+        name, how, us = line.split()
+        blocks.setdefault((name, how), []).append(float(us))
+    return {key: statistics.median(values) for key, values in blocks.items()}
+
+
+def measure_loads(directory: Path) -> list[dict]:
+    """Turns of many requests on two ranks and small reductions on four, absent and present."""
+    (directory / "load").mkdir()
+    program = compile_program(directory / "load", LOAD)
+    found = []
+    for pair in turns(PAIRS, PAIRS_LIMIT):
+        order = (False, True) if pair % 2 == 0 else (True, False)
+        one = {}
+        for what, n in (("requests", 2), ("reduce", RANKS)):
+            for scope in order:
+                one |= load(program, what, n, scope)
+        found.append(one)
+    return found
+
+
 def turns(most: int, limit: float):
     """Counts up to `most`, or for as long as the next turn should end within `limit` seconds."""
     begun = time.monotonic()
@@ -387,15 +561,22 @@ def turns(most: int, limit: float):
         yield turn
 
 
-def measure(directory: Path) -> tuple[list[dict], list[dict], list[dict]]:
-    """All turns: of Ringside, of stock ipyparallel, of the pings (absent, off and on together)."""
+def measure(directory: Path) -> dict[str, list[dict]]:
+    """All turns: of Ringside, of stock ipyparallel, of the pings and loads (absent, off and on
+    together); Ringside's once more beside programs that compute."""
     found = {name: [] for name in TURNS}
     for turn in turns(ROUNDS, ROUNDS_LIMIT):
-        for name in TURNS:
+        for name in ("ringside", "stock"):
             print(f"turn {turn + 1} of {ROUNDS}: {name}", file=sys.stderr, flush=True)
             output = run([sys.executable, __file__, name], environment(directory))
             found[name].append(json.loads(output.splitlines()[-1]))
             end_all()
+    print(f"at a load of {HOGS}", file=sys.stderr, flush=True)
+    output = run([sys.executable, __file__, "busy"], environment(directory))
+    found["busy"].append(json.loads(output.splitlines()[-1]))
+    end_all()
+    print("requests and reductions", file=sys.stderr, flush=True)
+    found["loads"] = measure_loads(directory)
     print("pings", file=sys.stderr, flush=True)
     program = compile_program(directory, PING)
     pings = []
@@ -403,7 +584,7 @@ def measure(directory: Path) -> tuple[list[dict], list[dict], list[dict]]:
         # A B, then B A: whoever comes second has no advantage from it.
         order = (False, True) if pair % 2 == 0 else (True, False)
         pings.append({key: us for scope in order for key, us in ping(program, scope).items()})
-    return found["ringside"], found["stock"], pings
+    return found | {"pings": pings}
 
 
 # ---------------------------------------------------------------- the table
@@ -479,6 +660,32 @@ def ping_rows(pings: list[dict]) -> list[tuple]:
     return table
 
 
+def load_rows(loads: list[dict]) -> list[tuple]:
+    """Many requests at once, and a small reduction on more ranks than there may be cores."""
+    names = {
+        "requests": ("100,000 requests, on : absent, ms", 1e-3, 1.5),
+        "waitall": ("of these the Waitall, on : absent, ms", 1e-3, 1.5),
+        "reduce": (f"Allreduce of 8 B, {RANKS} ranks, on : absent, us", 1, 2.0),
+    }
+    table = []
+    for name, (what, unit, bar) in names.items():
+        absent, off, on = (
+            [unit * one[name, how] for one in loads] for how in ("absent", "off", "on")
+        )
+        table.append(row(what, on, absent, ratios(on, absent), bar, 2))
+        table.append(row("    the same, on : off", on, off, ratios(on, off), None, 2))
+    return table
+
+
+def busy_rows(busy: dict) -> list[tuple]:
+    """The deadlock again beside programs that compute."""
+    verdicts, usable = busy["verdict"], busy["usable"]
+    return [
+        row(f"load of {HOGS}: stuck to verdict, s", verdicts, [], verdicts, 0.5),
+        row(f"load of {HOGS}: stuck to usable, s", usable, [], usable, 1.0),
+    ]
+
+
 def ring_rows(ours: list[dict]) -> list[tuple]:
     """The ring in C against the ring in mpi4py, on the engines with the scope off."""
     table = []
@@ -511,13 +718,22 @@ def main() -> None:
     before, begun = os.getloadavg()[0], time.monotonic()
     with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
         try:
-            ours, stock, pings = measure(Path(directory))
+            found = measure(Path(directory))
         except KeyboardInterrupt:
             sys.exit("bench: interrupted")
         finally:
             signal.signal(signal.SIGINT, signal.SIG_IGN)  # no second Ctrl-C stops the clearing up
             end_all()
-    show([*cluster_rows(ours, stock), *ping_rows(pings), *ring_rows(ours)])
+    ours, pings = found["ringside"], found["pings"]
+    show(
+        [
+            *cluster_rows(ours, found["stock"]),
+            *busy_rows(found["busy"][0]),
+            *load_rows(found["loads"]),
+            *ping_rows(pings),
+            *ring_rows(ours),
+        ]
+    )
     print(
         f"\n{len(os.sched_getaffinity(0))} cores, {ours[0]['library']}, load {before:.1f} before "
         f"and {os.getloadavg()[0]:.1f} after, {time.monotonic() - begun:.0f} s. Median (lowest to "

@@ -1,6 +1,6 @@
 /* Calls every MPI function the scope stands before, and checks what each of them gave.
  *
- *   mpiexec -n N every_call DIRECTORY
+ *   mpiexec -n N every_call DIRECTORY [MPI_Init|MPI_Init_thread [SECTION|MPI_Abort]]
  *
  * Rank r leaves DIRECTORY/rank-r: a line "called MPI_X" for each function, "note ..." for what a
  * library may do as it likes and the scope must not change, "wrong ..." for what is not as the
@@ -15,6 +15,9 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
 #if MPI_VERSION >= 4
 #define LARGE_COUNTS 1
@@ -738,6 +741,21 @@ static void sessions(void) {
     works(made, size, rank);
     leave(&made);
     CALL(Group_free, &group);
+#if FOUR_ONE
+    static char room[4096 + ROOM * MPI_BSEND_OVERHEAD];
+    void *given = NULL;
+    int bytes = 0;
+    MPI_Count many = 0;
+    CALL(Session_attach_buffer, session, room, sizeof room);
+    CALL(Session_flush_buffer, session);
+    CALL(Session_iflush_buffer, session, &requests[0]);
+    CALL(Wait, &requests[0], MPI_STATUS_IGNORE);
+    CALL(Session_detach_buffer, session, &given, &bytes);
+    EXPECT(bytes, sizeof room);
+    CALL(Session_attach_buffer_c, session, room, sizeof room);
+    CALL(Session_detach_buffer_c, session, &given, &many);
+    EXPECT(many, sizeof room);
+#endif
     CALL(Session_finalize, &session);
 }
 #endif
@@ -793,6 +811,18 @@ static void meet(MPI_Comm *comm) {
     CALL(Comm_disconnect, comm);
 }
 
+/* A library that has no port to give says so again; what the scope makes of it must be the same. */
+static void no_ports(void) {
+    MPI_Comm other = MPI_COMM_NULL;
+    char port[MPI_MAX_PORT_NAME] = "nowhere";
+    called("MPI_Comm_connect");
+    note("a port that is none can be met at",
+         MPI_Comm_connect(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other) == MPI_SUCCESS);
+    called("MPI_Comm_accept");
+    note("a port that is none can be accepted at",
+         MPI_Comm_accept(port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other) == MPI_SUCCESS);
+}
+
 /* Ranks 0 and 1 meet by a port, where the library has any to give. */
 static void ports(void) {
     MPI_Comm other;
@@ -804,8 +834,10 @@ static void ports(void) {
         port[0] = '\0';
     CALL(Bcast, port, MPI_MAX_PORT_NAME, MPI_CHAR, 0, world);
     note("ports are to be had", port[0] != '\0');
-    if (port[0] == '\0')
+    if (port[0] == '\0') {
+        no_ports();
         return;
+    }
     if (rank == 0)
         CALL(Comm_accept, port, MPI_INFO_NULL, 0, MPI_COMM_SELF, &other);
     if (rank == 1)
@@ -815,6 +847,41 @@ static void ports(void) {
     if (rank == 0)
         CALL(Close_port, port);
     CALL(Barrier, world);
+}
+
+/* Between ranks 0 and 1; -1 if it fails. */
+static int socket_between(void) {
+    const struct sockaddr_un address = {.sun_family = AF_UNIX, .sun_path = "socket"};
+    const struct sockaddr *at = (const struct sockaddr *)&address;
+    int found = socket(AF_UNIX, SOCK_STREAM, 0);
+    bool good = found >= 0 && chdir(directory) == 0; /* the whole path may be too long */
+    if (rank == 0)
+        good = good && bind(found, at, sizeof address) == 0 && listen(found, 1) == 0;
+    PMPI_Barrier(world);
+    if (rank == 0 && good) {
+        const int own = found;
+        found = accept(own, NULL, NULL);
+        close(own);
+    } else if (rank == 1) {
+        good = good && connect(found, at, sizeof address) == 0;
+    }
+    return good ? found : -1;
+}
+
+/* Where the library has ports. */
+static void joined(void) {
+    MPI_Comm other = MPI_COMM_NULL;
+    if (size == 1)
+        return;
+    const int between = socket_between();
+    called("MPI_Comm_join");
+    if (rank < 2) {
+        const bool good = MPI_Comm_join(between, &other) == MPI_SUCCESS && other != MPI_COMM_NULL;
+        note("they joined", good);
+        if (good)
+            meet(&other);
+    }
+    close(between);
 }
 
 /* ---- everything ---- */
@@ -842,7 +909,7 @@ static const struct {
 #if FOUR
     SECTION(partitions) SECTION(sessions)
 #endif
-    SECTION(spawned) SECTION(ports)
+    SECTION(spawned) SECTION(ports) SECTION(joined)
 };
 
 int main(int argc, char **argv) {
@@ -882,6 +949,10 @@ int main(int argc, char **argv) {
         fprintf(told, "section %s\n", section);
         sections[i].run();
         PMPI_Barrier(world);
+    }
+    if (argc > 3 && strcmp(argv[3], "MPI_Abort") == 0) {
+        called("MPI_Abort");
+        MPI_Abort(world, 7);
     }
     called("MPI_Finalize");
     check(MPI_Finalize());
