@@ -13,6 +13,7 @@ import time
 import warnings
 from collections import Counter
 from dataclasses import asdict, dataclass
+from pathlib import Path
 
 import cases
 import notebook
