@@ -439,14 +439,13 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made) {
     struct comm *place = rank == MPI_UNDEFINED || c->remote
                              ? NULL
                              : group_meeting(group, scope_hash(c->number, -1));
+    scope_enter(c, CALL_Comm_create, NO_ROOT);
     if (place) {
         scope_enter(place, CALL_Comm_create, NO_ROOT);
         err = scope_gate(&call, place);
     }
-    if (!err) {
-        scope_enter(c, CALL_Comm_create, NO_ROOT);
+    if (!err)
         err = scope_gate(&call, c);
-    }
     if (!err) {
         scope_step_out(&call);
         err = PMPI_Comm_create(comm, group, made);

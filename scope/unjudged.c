@@ -4,12 +4,15 @@
 
 /* The call itself: out of the lock, as it may wait for others. */
 #define UNJUDGED(name, S, PARAMETERS, ...)                                                       \
+    UNJUDGED_AS(scope_step_out, scope_step_in, name, S, PARAMETERS, __VA_ARGS__)
+
+#define UNJUDGED_AS(OUT, IN, name, S, PARAMETERS, ...)                                           \
     int MPI_##name##S PARAMETERS {                                                               \
         OBSERVE(name, MPI_COMM_WORLD, PMPI_##name##S(__VA_ARGS__))                               \
         scope_unjudged("MPI_" #name);                                                            \
-        scope_step_out(&call);                                                                   \
+        OUT(&call);                                                                              \
         const int err = PMPI_##name##S(__VA_ARGS__);                                             \
-        scope_step_in(&call);                                                                    \
+        IN(&call);                                                                               \
         scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);                                         \
         return scope_end(&call, c, err);                                                         \
     }
@@ -66,10 +69,10 @@ UNJUDGED(Precv_init, ,
          (void *buf, int parts, MPI_Count count, MPI_Datatype type, int peer, int tag,
           MPI_Comm comm, MPI_Info info, MPI_Request *request),
          buf, parts, count, type, peer, tag, comm, info, request)
-UNJUDGED(Intercomm_create_from_groups, ,
-         (MPI_Group own, int leader, MPI_Group others, int remote, const char *tag, MPI_Info info,
-          MPI_Errhandler handler, MPI_Comm *made),
-         own, leader, others, remote, tag, info, handler, made)
+UNJUDGED_AS(scope_step_alone, scope_step_back, Intercomm_create_from_groups, ,
+            (MPI_Group own, int leader, MPI_Group others, int remote, const char *tag,
+             MPI_Info info, MPI_Errhandler handler, MPI_Comm *made),
+            own, leader, others, remote, tag, info, handler, made)
 UNJUDGED(Session_finalize, , (MPI_Session *session), session)
 #endif
 
