@@ -176,20 +176,29 @@ static uint64_t hash_of(const struct unreceived *left, int lefts) {
     return hash;
 }
 
-/* When every cell has ended, one of those that have just ended speaks of what is left over. */
+/* When every cell has ended, one of those that have just ended speaks of what is left over: not at
+ * once, as a rank that is idle may be about to begin the same cell. */
 static void speak(const struct report *reports, struct unreceived *left, int lefts) {
+    static const double late = 0.5;
+    static double idle_since;
+    static uint64_t seen; /* the hash of those that were left over then */
     int speaker = -1;
+    bool idle = true;
     for (int r = scope.size - 1; r >= 0; r--) {
-        if (reports[r].state != IDLE)
-            return;
+        idle = idle && reports[r].state == IDLE;
         speaker = reports[r].settling ? r : speaker;
     }
     const int kept = scope_unclaimed(scope.size, reports, left, lefts);
     const uint64_t hash = hash_of(left, kept);
-    if (speaker < 0 || hash == spoken_of)
+    scope.unclaimed = kept > 0 && hash != spoken_of;
+    if (!idle || hash != seen)
+        idle_since = scope_now();
+    seen = hash;
+    if (!scope.unclaimed || speaker < 0 || scope_now() - idle_since < late)
         return;
     spoken_of = hash;
-    if (kept > 0 && speaker == scope.rank)
+    scope.unclaimed = false;
+    if (speaker == scope.rank)
         scope_tell_left(left, kept);
 }
 
@@ -454,7 +463,7 @@ static bool unsettled(bool first) {
     for (int i = 0; i < scope.n_comms; i++)
         if (first && scope.comms[i]->places > 0)
             return true;
-    return scope.n_counts > 0 && (first || others);
+    return scope.n_counts > 0 && (first || others || scope.unclaimed);
 }
 
 /* At the end of a cell: what there is to say of it, as JSON to be given back with scope_release.

@@ -241,6 +241,7 @@ struct scope {
     bool broken, delivered; /* in this cell: a break, and a call that raised it */
     bool did;               /* communicated in this cell */
     bool unhide;            /* what libraries keep in attributes may be out of step */
+    bool unclaimed; /* messages are left over that nobody has spoken of yet */
     bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
     int settlings;           /* rounds held while it was settling */
     int cell;
