@@ -247,20 +247,25 @@ static bool look(const struct report *reports, const struct mismatch *mismatch) 
     return all;
 }
 
+/* The communicators in the order of their numbers, as on all ranks; NULL: that was the last. */
+static struct comm *next_after(int last) {
+    struct comm *next = NULL;
+    for (int k = 0; k < scope.n_comms; k++) {
+        struct comm *c = scope.comms[k];
+        if (c->number > last && c->shadow != MPI_COMM_NULL && (!next || c->number < next->number))
+            next = c;
+    }
+    return next;
+}
+
 /* Brings the collectives to their end that can be. */
 static void finish_collectives(const struct report *reports, const struct mismatch *mismatch) {
     enum { ROOM = 256 };
     struct joined *joined = calloc(ROOM, sizeof *joined);
     const double start = scope_now();
     int n = 0;
-    for (int last = -1; joined;) { /* in the order of their numbers, as on all ranks */
-        struct comm *next = NULL;
-        for (int k = 0; k < scope.n_comms; k++) {
-            struct comm *c = scope.comms[k];
-            if (c->number > last && c->shadow != MPI_COMM_NULL &&
-                (!next || c->number < next->number))
-                next = c;
-        }
+    for (int last = -1; joined;) {
+        struct comm *next = next_after(last);
         if (!next)
             break;
         last = next->number;
@@ -322,13 +327,7 @@ static void give_up(const struct comm *c) {
 static int renew_shadows(const struct report *reports, const struct mismatch *mismatch) {
     int renewed = 0;
     for (int last = -1;;) {
-        struct comm *next = NULL;
-        for (int k = 0; k < scope.n_comms; k++) {
-            struct comm *c = scope.comms[k];
-            if (c->number > last && c->shadow != MPI_COMM_NULL &&
-                (!next || c->number < next->number))
-                next = c;
-        }
+        struct comm *next = next_after(last);
         if (!next)
             return renewed;
         last = next->number;
