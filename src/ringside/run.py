@@ -341,7 +341,7 @@ def _report(directory: Path) -> dict | None:
 
 def _all_said(run: _Run) -> bool:
     """Whether every stuck rank has come to where it waits for its end."""
-    left = {s["rank"] for s in run.report["states"] if s["state"] in waitfor.STUCK}
+    left = {s["rank"] for s in run.report["states"] if s["state"] in ("blocked", "polling")}
     left &= set(run.report["ranks"]) or left
     left -= {s["rank"] for s in run.report["states"] if s["call"] == "MPI_Finalize"}
     waiting = {int(path.name.split("-")[1]) for path in run.directory.glob("waits-*-*[0-9]")}
