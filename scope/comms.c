@@ -559,12 +559,10 @@ static int free_both(struct comm *c, MPI_Comm *comm, int (*freeing)(MPI_Comm *))
 static int free_unseen(MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
     scope_lock();
     struct comm *c = scope_comm(*comm);
-    const int err = c && c != WORLD && *comm != MPI_COMM_SELF
-                        ? free_both(c, comm, freeing)
-                        : (scope_unlock(), freeing(comm));
-    if (c && c != WORLD && *comm != MPI_COMM_SELF)
-        scope_unlock();
-    return err;
+    const bool known = c && c != WORLD && *comm != MPI_COMM_SELF;
+    const int err = known ? free_both(c, comm, freeing) : MPI_SUCCESS;
+    scope_unlock();
+    return known ? err : freeing(comm);
 }
 
 /* Freeing waits for nobody. */
