@@ -470,6 +470,8 @@ bool scope_can_join(const struct comm *c, const struct record *p) {
     switch (p->name) {
     case CALL_Barrier:
     case CALL_Ibarrier:
+    case CALL_Comm_idup:
+    case CALL_Comm_idup_with_info:
         return !c->remote;
     case CALL_Bcast:
     case CALL_Ibcast:
@@ -505,6 +507,8 @@ int scope_join(struct comm *c, const struct record *p, MPI_Request *request, voi
         return MPI_ERR_OTHER;
     if (p->name == CALL_Barrier || p->name == CALL_Ibarrier)
         return PMPI_Ibarrier(c->shadow, request);
+    if (p->name == CALL_Comm_idup || p->name == CALL_Comm_idup_with_info)
+        return scope_join_idup(c, p->index, request, scrap);
     const int count = p->count, root = p->tag;
     const MPI_Datatype type = TYPES[p->type].type;
     const MPI_Op op = p->waiter >= 0 ? OPERATIONS[p->waiter].op : MPI_OP_NULL;

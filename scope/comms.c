@@ -120,10 +120,12 @@ int scope_shadow(const struct comm *c, MPI_Comm *shadow) {
     return make_shadow(c->handle, c->remote > 0, c->rank, shadow);
 }
 
+static int new_number(void) { return 1 + scope.rank + scope.size * scope.made++; }
+
 /* Its first rank gives the number: MPI_COMM_WORLD is 0, no two others are alike. */
 static int agree_on_number(struct comm *c) {
     if (c->rank == 0)
-        c->number = c->handle == MPI_COMM_WORLD ? 0 : 1 + scope.rank + scope.size * scope.made++;
+        c->number = c->handle == MPI_COMM_WORLD ? 0 : new_number();
     if (!c->remote)
         return PMPI_Bcast(&c->number, 1, MPI_INT, 0, c->shadow);
     MPI_Comm merged;
@@ -214,7 +216,7 @@ void scope_comm_remove(struct comm *comm) {
 
 /* Numbers of windows and files are given as those of communicators are. */
 int scope_new_number(const struct comm *c, int *number) {
-    *number = c->rank == 0 ? 1 + scope.rank + scope.size * scope.made++ : 0;
+    *number = c->rank == 0 ? new_number() : 0;
     return PMPI_Bcast(number, 1, MPI_INT, 0, c->shadow);
 }
 
@@ -346,56 +348,188 @@ CREATE(Dist_graph_create_adjacent, 0,
        reorder, made)
 CREATE(Intercomm_merge, 0, (MPI_Comm comm, int high, MPI_Comm *made), made, comm, high, made)
 
-/* A nonblocking duplicate: its shadow is made from the shadow meanwhile, and its number agreed on;
- * it is known when its request is complete. */
-struct idup {
-    MPI_Comm *made, shadow;
-    int number;
+/* A shadow that is made as a duplicate would take the program's attributes with it: their copy
+ * callbacks are the scope's, which ask the program's own for its own communicators only. */
+struct keyval {
+    MPI_Comm_copy_attr_function *copy;
+    MPI_Comm_delete_attr_function *delete;
+    void *state;
 };
 
-void scope_idup_complete(struct op *op) {
-    const struct idup *d = op->given;
+static _Thread_local bool for_shadow;
+
+static int copy_attribute(MPI_Comm comm, int keyval, void *of, void *in, void *out, int *flag) {
+    const struct keyval *k = of;
+    *flag = 0;
+    if (for_shadow || k->copy == MPI_COMM_NULL_COPY_FN)
+        return MPI_SUCCESS;
+    return k->copy(comm, keyval, k->state, in, out, flag);
+}
+
+static int delete_attribute(MPI_Comm comm, int keyval, void *value, void *of) {
+    const struct keyval *k = of;
+    if (k->delete == MPI_COMM_NULL_DELETE_FN)
+        return MPI_SUCCESS;
+    return k->delete(comm, keyval, value, k->state);
+}
+
+/* `k` has to live as long as any attribute does, which nobody tells. */
+int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *delete,
+                           int *keyval, void *state) {
+    struct keyval *k = malloc(sizeof *k);
+    if (!k)
+        return PMPI_Comm_create_keyval(copy, delete, keyval, state);
+    *k = (struct keyval){copy, delete, state};
+    return PMPI_Comm_create_keyval(copy_attribute, delete_attribute, keyval, k);
+}
+
+/* A nonblocking duplicate. The library's own, once begun, cannot be left: so the ranks meet first,
+ * on the shadow, and agree on its number there. Who then finds that all have come makes it, and its
+ * shadow after it; both on the program's communicator, where all ranks make those of one after the
+ * other. It is known when its request is complete. */
+struct idup {
+    enum { MEETING, MAKING, SHADOWING, MADE, GIVEN_UP } stage;
+    MPI_Comm *made, shadow;
+    MPI_Info info;
+    uint64_t sum[3]; /* of what the ranks bring to the meeting */
+};
+enum { NUMBER, CAME, STOOD_IN };
+
+/* Each rank brings one of its own, and another to each meeting: where unlike collectives meet, old
+ * memory may be taken for what has come. */
+static uint64_t sign_of(int rank, int index) {
+    const uint64_t meeting = ((uint64_t)scope.generation << 32) + (uint32_t)index;
+    const uint64_t key = (meeting ^ (uint64_t)rank << 48) * 0x9E3779B97F4A7C15u;
+    return (key ^ key >> 29) * 0xBF58476D1CE4E5B9u;
+}
+
+static int meet(uint64_t sum[3], const struct comm *c, MPI_Request *request) {
+    return PMPI_Iallreduce(MPI_IN_PLACE, sum, 3, MPI_UINT64_T, MPI_SUM, c->shadow, request);
+}
+
+static int begin_idup(MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request) {
+#if HAS_MPI_4
+    if (info != MPI_INFO_NULL)
+        return PMPI_Comm_idup_with_info(comm, info, made, request);
+#endif
+    (void)info;
+    return PMPI_Comm_idup(comm, made, request);
+}
+
+static void know_idup(const struct idup *d) {
     struct comm *c = describe(*d->made);
-    if (c && (c->shadow = d->shadow, c->number = d->number, keep(c)))
+    PMPI_Comm_set_errhandler(d->shadow, MPI_ERRORS_RETURN);
+    if (c && (c->shadow = d->shadow, c->number = (int)d->sum[NUMBER], keep(c)))
         return;
     scope.blind = true;
     free(c);
 }
 
+/* Is one under way on c that began before `than`? NULL: any at all. */
+static bool makes_before(const struct comm *c, const struct op *than) {
+    for (const struct op *op = scope_first(); op; op = scope_next(op))
+        if (op->makes && op->comm == c && op->active && !op->peeked && !op->dead &&
+            (!than || op->index < than->index))
+            return true;
+    return false;
+}
+
+/* Goes on with it as far as that is possible now. */
+int scope_peek_idup(struct op *op, int *done) {
+    struct idup *d = op->given;
+    for (;;) {
+        int err = PMPI_Test(&op->part[0], done, MPI_STATUS_IGNORE);
+        if (err || !*done)
+            return err;
+        uint64_t signs = d->sum[CAME] + d->sum[STOOD_IN];
+        for (int r = 0; r < op->comm->size; r++)
+            signs -= sign_of(r, op->index);
+        const bool all = signs == 0;
+        if (d->stage == MEETING && all && d->sum[STOOD_IN] > 0)
+            d->stage = GIVEN_UP;
+        switch (d->stage) {
+        case MEETING:
+            *done = 0;
+            if (!all || makes_before(op->comm, op))
+                return MPI_SUCCESS;
+            err = begin_idup(op->comm->handle, d->info, d->made, &op->part[0]);
+            break;
+        case MAKING:
+            for_shadow = true;
+            err = begin_idup(op->comm->handle, MPI_INFO_NULL, &d->shadow, &op->part[0]);
+            for_shadow = false;
+            break;
+        case SHADOWING:
+            know_idup(d);
+            break;
+        case MADE:
+        case GIVEN_UP:
+            if (d->info != MPI_INFO_NULL)
+                PMPI_Info_free(&d->info);
+            scope.making--;
+            return MPI_SUCCESS;
+        }
+        if (err)
+            return err;
+        d->stage++;
+    }
+}
+
+void scope_advance_idups(void) {
+    int done;
+    MPI_Status status;
+    for (struct op *op = scope_first(); op && scope.making > 0; op = scope_next(op))
+        if (op->makes && op->active && !op->peeked && !op->dead)
+            scope_peek(op, &done, &status);
+}
+
+/* All ranks have begun those that this one has: so they end. */
+void scope_finish_idups(const struct comm *c) {
+    while (scope.making > 0 && makes_before(c, NULL)) {
+        scope_advance_idups();
+        scope_unlock();
+        scope_nap(0.0001);
+        scope_lock();
+    }
+}
+
 static int serve_idup(struct call *call, struct comm *c, MPI_Info info, MPI_Comm *made,
                       MPI_Request *request) {
-    struct idup *d = calloc(1, sizeof *d);
-    MPI_Request part[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    scope_enter(c, call->name, NO_ROOT);
+    struct idup *d = malloc(sizeof *d);
     int err = d ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     if (!err) {
-        d->made = made;
-        d->number = 1 + scope.rank + scope.size * scope.made++;
+        *d = (struct idup){.stage = MEETING, .made = made, .info = MPI_INFO_NULL};
+        if (info != MPI_INFO_NULL)
+            err = PMPI_Info_dup(info, &d->info);
+        d->sum[NUMBER] = c->rank == 0 ? (uint64_t)new_number() : 0;
     }
-#if HAS_MPI_4
-    if (!err && info != MPI_INFO_NULL)
-        err = PMPI_Comm_idup_with_info(c->handle, info, made, &part[0]);
-    else
-#endif
-        if (!err)
-        err = PMPI_Comm_idup(c->handle, made, &part[0]);
-    (void)info;
-    if (!err)
-        err = PMPI_Comm_idup(c->shadow, &d->shadow, &part[1]);
-    if (!err)
-        err = PMPI_Ibcast(&d->number, 1, MPI_INT, 0, c->shadow, &part[2]);
     if (!err)
         err = scope_generalized(request);
     struct op *op = err ? NULL : scope_op_add(COLLECTIVE, *request, c, ANY_PEER, 0, 0);
-    if (op) {
-        op->generalized = op->makes = true;
-        memcpy(op->part, part, sizeof part);
-        op->given = d;
-    } else {
+    if (!op) {
         free(d);
+        return scope_end(call, c, err ? err : MPI_ERR_NO_MEM);
     }
-    scope_event(call, c, ANY_PEER, ANY_LABEL, 0, op ? op->serial : 0);
+    scope_enter(c, call->name, NO_ROOT)->kind = 1;
+    op->index = c->entered;
+    d->sum[CAME] = sign_of(c->rank, op->index);
+    op->generalized = op->makes = true;
+    op->given = d;
+    scope.making++;
+    err = meet(d->sum, c, &op->part[0]);
+    op->dead = err != MPI_SUCCESS;
+    scope_event(call, c, ANY_PEER, ANY_LABEL, 0, op->serial);
     return scope_end(call, c, err);
+}
+
+/* For a rank that has not begun it: the others learn that nobody makes it. */
+int scope_join_idup(struct comm *c, int index, MPI_Request *request, void **scrap) {
+    uint64_t *sum = calloc(3, sizeof *sum);
+    if (!sum)
+        return MPI_ERR_NO_MEM;
+    sum[STOOD_IN] = sign_of(c->rank, index);
+    *scrap = sum;
+    return meet(sum, c, request);
 }
 
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
@@ -565,12 +699,28 @@ static int free_unseen(MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
     return known ? err : freeing(comm);
 }
 
-/* Freeing waits for nobody. */
+/* Duplicates of it that are being made need it yet. */
+static int await_idups(struct call *call, const struct comm *c) {
+    const struct record need = {
+        .kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER, .index = c->entered};
+    int err = MPI_SUCCESS;
+    call->probe = &need;
+    call->n_probes = 1;
+    while (!err && scope.making > 0 && makes_before(c, NULL))
+        err = scope_pause(call);
+    call->n_probes = 0;
+    return err;
+}
+
+/* Freeing waits for nobody else. */
 int MPI_Comm_free(MPI_Comm *comm) {
     OBSERVE(Comm_free, *comm, free_unseen(comm, PMPI_Comm_free))
     if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF) /* the library says why not */
         return scope_end(&call, c, PMPI_Comm_free(comm));
+    const int err = await_idups(&call, c);
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
+    if (err)
+        return scope_end(&call, c, err);
     return scope_end(&call, WORLD, free_both(c, comm, PMPI_Comm_free));
 }
 

@@ -144,6 +144,8 @@ int scope_gate(struct call *call, struct comm *c) {
     call->n_probes = 0;
     if (come != few)
         free(come);
+    if (!err)
+        scope_finish_idups(c);
     return err;
 }
 

@@ -71,7 +71,10 @@ void scope_op_remove(struct op *op) {
             *at = op->next;
             scope.n_ops--;
             free(op->twin);
-            free(op->given);
+            if (!op->makes || op->peeked) /* else the library may still write to it */
+                free(op->given);
+            else
+                scope.making--;
             free(op);
             return;
         }
@@ -145,13 +148,12 @@ int scope_peek(struct op *op, int *done, MPI_Status *status) {
         return MPI_SUCCESS;
     }
     memset(status, 0, sizeof *status);
-    const int err = op->generalized ? peek_parts(op, done, status)
-                                    : PMPI_Request_get_status(op->request, done, status);
+    const int err = op->makes         ? scope_peek_idup(op, done)
+                    : op->generalized ? peek_parts(op, done, status)
+                                      : PMPI_Request_get_status(op->request, done, status);
     if (err == MPI_SUCCESS && *done) {
         op->peeked = true;
         op->status = *status;
-        if (op->makes)
-            scope_idup_complete(op);
         if (op->generalized)
             PMPI_Grequest_complete(op->request);
     }

@@ -336,6 +336,7 @@ static void *watch(void *unused) {
             continue;
         const double now = scope_now();
         scope_watch_helpers(now);
+        scope_advance_idups();
         if (epoch != scope.epoch) { /* something happened: look soon again */
             epoch = scope.epoch;
             next = 0;

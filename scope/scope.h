@@ -196,7 +196,7 @@ struct op {
     bool peeked;    /* `status` is what scope_peek saw */
     bool given_up;    /* a persistent collective whose shadow a break left behind */
     bool generalized; /* its request is the scope's, complete when the parts are */
-    bool makes;       /* a communicator, known then */
+    bool makes;       /* a communicator */
     MPI_Request part[3];
     void *given; /* memory that goes with it */
     MPI_Status status;
@@ -262,6 +262,7 @@ struct scope {
 
     struct op **ops; /* a hash table */
     int n_ops, room_ops;
+    int making; /* MPI_Comm_idup that are under way */
     long long serial;
 
     struct count *counts;
@@ -421,7 +422,10 @@ struct comm *scope_comm(MPI_Comm handle);
 int scope_peer(const struct comm *comm, int rank);
 int scope_comm_add(MPI_Comm handle); /* not under the lock: it waits for the other ranks */
 void scope_comm_remove(struct comm *comm);
-void scope_idup_complete(struct op *op);
+int scope_peek_idup(struct op *op, int *done);
+void scope_advance_idups(void);
+void scope_finish_idups(const struct comm *c); /* once all ranks are past a gate on it */
+int scope_join_idup(struct comm *c, int index, MPI_Request *request, void **scrap);
 void scope_compared(const struct report *reports);
 int scope_shadow(const struct comm *c, MPI_Comm *shadow);
 /* A meeting place without a communicator: found by its number, or made. Under the lock. */

@@ -191,6 +191,7 @@ int scope_pause(struct call *call) {
         sched_yield();
     }
     scope_lock();
+    scope_advance_idups();
     if (call->generation == scope.generation)
         return MPI_SUCCESS;
     call->thread->waiting = NULL;
