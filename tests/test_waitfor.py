@@ -63,6 +63,17 @@ def test_a_circle_is_named():
     assert pairs(verdict) == {(0, 1), (1, 2), (2, 0)}
 
 
+def test_every_circle_is_named():
+    states = [state(r, "MPI_Recv", need("recv", r ^ 1)) for r in range(4)]
+    verdict = waitfor.verdict(report("deadlock", states, range(4)))
+    assert verdict.sentences[0] == (
+        "Deadlock: 0 -> 1 -> 0 and 2 -> 3 -> 2, each waits for the next."
+    )
+    states = [state(r, "MPI_Recv", need("recv", r)) for r in range(2)]
+    verdict = waitfor.verdict(report("deadlock", states, range(2)))
+    assert verdict.sentences[0] == "Deadlock: 0 -> 0 and 1 -> 1, each waits for itself."
+
+
 def test_targets_are_the_judges():
     """All four are members, and three have entered: the scope says for whom they wait."""
     barrier = need("collective", 3, peer=-1, index=2)
@@ -70,8 +81,8 @@ def test_targets_are_the_judges():
     verdict = waitfor.verdict(report("starved", states, range(3)))
     assert verdict.cause == "collective"
     assert verdict.sentences[0] == (
-        "Nobody is left who could help: rank 0 is in MPI_Barrier, which rank 3 (idle: its cell has "
-        "ended) never enters."
+        "Nobody is left who could help: rank 0 is in MPI_Barrier, which rank 3 (idle: no cell of "
+        "it runs) never enters."
     )
     assert pairs(verdict) == {(0, 3), (1, 3), (2, 3)}
 
