@@ -194,7 +194,7 @@ def test_what_a_failed_cell_left_is_cleared(view):
 
     with pytest.raises(Exception, match="ZeroDivisionError") as caught:
         view.execute("if rank == 0: comm.send('old', 1)\nif rank == 1: 1 / 0").get()
-    assert "1 message that was left over was taken out" in caught.value.__notes__[0]
+    assert "1 message that was left over was taken out" in caught.value.note
     view.execute("assert not comm.iprobe()").get()
 
 
