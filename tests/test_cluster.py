@@ -438,7 +438,7 @@ def test_quiet_is_a_number_above_zero(cluster, seconds, error):
 COUNTED = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from ringside import scope
+from ringside.watch import scope
 seen, count = [], scope.thread
 scope.thread = seen.append
 thread = threading.Thread(target=lambda: seen.append("ran"))

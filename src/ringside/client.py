@@ -23,7 +23,6 @@ from ipyparallel.client.magics import ParallelMagics
 from ipyparallel.client.view import DirectView
 from IPython import get_ipython
 
-from ringside import waitfor
 from ringside.errors import (
     PREFIX,
     ClusterError,
@@ -33,7 +32,8 @@ from ringside.errors import (
     Suspected,
     show_notes,
 )
-from ringside.scope import Stop
+from ringside.watch import waitfor
+from ringside.watch.scope import Stop
 
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25

@@ -37,7 +37,7 @@ class RunError(ValueError):
 class Left(RuntimeError):
     """Ranks were taken out of the calls they were in, and live on.
 
-    `verdict` is a `ringside.waitfor.Verdict` (None if the scope had nothing to report),
+    `verdict` is a `ringside.watch.waitfor.Verdict` (None if the scope had nothing to report),
     `errors` are the ranks' own Python errors: (rank, name, text, traceback lines), `led` the ranks
     whose error came before they were stuck, and `note` says what else was done.
     """

@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringside import kernels, launch, mpi, waitfor
+from ringside import kernels, launch, mpi
 from ringside.errors import RunError
+from ringside.watch import waitfor
 
 DEADLOCK, MISMATCH, SUSPECTED = 120, 121, 122
 _STATUS = {"mismatch": MISMATCH, "suspected": SUSPECTED}
@@ -528,7 +529,7 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
     """The files that were asked for. One that cannot be written changes nothing else."""
     if not (plan.timeline or plan.events or plan.trace):
         return
-    from ringside import trace
+    from ringside.watch import trace
 
     events = trace.table(directory, notes)
     _doubts(events, notes)

@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ringside import waitfor
 from ringside.draw.page import (
     FONT,
     INK,
@@ -26,6 +25,7 @@ from ringside.draw.page import (
     rank_words,
     sentence,
 )
+from ringside.watch import waitfor
 
 if TYPE_CHECKING:
     from pandas import DataFrame

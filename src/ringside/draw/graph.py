@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
-from ringside import waitfor
 from ringside.draw.page import (
     FONT,
     INK,
@@ -26,6 +25,7 @@ from ringside.draw.page import (
     rank_words,
     sentence,
 )
+from ringside.watch import waitfor
 
 # state of a rank: (words in the legend, corners of the shape (0 = circle), colour, hatch)
 STATES = {

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 from ringside.draw.page import FONT, INK, OKABE_ITO, axes_for, finish, legend, listed, sentence
 
 if TYPE_CHECKING:
-    from ringside.datatype import Layout
+    from ringside.watch.datatype import Layout
 
 # Colour and hatch of the first copy, the second and so on, in turn.
 COPIES = [
@@ -28,7 +28,7 @@ LINES, LINE, MOST = 24, 128, 3000  # lines in a picture, bytes on a line, elemen
 def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = None) -> Axes:
     """`count` copies of a datatype in memory, as `MPI_Send(buffer, count, t, ...)` reads them.
 
-    ``t`` is what `ringside.datatype.layout` returned, or an mpi4py Datatype of this process.
+    ``t`` is what `ringside.watch.datatype.layout` returned, or an mpi4py Datatype of this process.
     ``line``: bytes on a line of the picture, for example the length of a matrix's row. A box is an
     element, the digit in it the copy it belongs to. The bracket above marks a copy's extent: the
     next one begins where it ends. Where copies overlap, their boxes share the height.
@@ -70,7 +70,7 @@ def _layout(t: Any) -> Layout:
     if hasattr(t, "elements") and hasattr(t, "extent"):
         return t
     if hasattr(t, "Get_envelope"):
-        from ringside.datatype import layout
+        from ringside.watch.datatype import layout
 
         return layout(t)
     raise ValueError(

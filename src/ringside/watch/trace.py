@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringside.scope import EVENT
+from ringside.watch.scope import EVENT
 
 if TYPE_CHECKING:
     from pandas import DataFrame
