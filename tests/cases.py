@@ -1270,6 +1270,20 @@ sent.Free(); received.Free()
     "into.tolist() == [left] * 4",
     "4.2: the message is complete when all parts are ready",
 )
+requests.deadlock(
+    "a message from itself and a barrier with a rank that computes",
+    """
+if rank == 1: MPI.Request.Waitall([comm.Irecv(np.zeros(1), source=1), comm.Ibarrier()])
+else:
+    if rank == 2:
+        end = time.time() + 1.5
+        while time.time() < end: pass
+    comm.Ibarrier().Wait()
+""",
+    (1,),
+    "circle",
+    why="the barrier would end; the message from itself is what never comes",
+)
 requests.right(
     "lowercase requests with late partners",
     """
@@ -2370,6 +2384,7 @@ communicators.deadlock(
 group = comm.group.Incl([0, 1] if rank == 0 else [0, 1, 2])
 other = comm.Create(group)
 """,
+    cause="collective",
     why="7.4.2: the groups are the same, or have no member in common",
 )
 communicators.unlike(

@@ -222,3 +222,20 @@ def test_an_error_of_a_stuck_rank_stands_beneath_the_verdict():
     assert lines[2] == verdict.sentences[0]
     after = ["rank 0 raised ValueError: of 0", "    --> 1 comm.Free()", "Ringside: cleared"]
     assert lines[-3:] == after
+
+
+def test_of_several_needs_the_hopeless_one_is_the_cause():
+    waiting = state(1, "MPI_Waitall", need("collective", 2, index=1), need("recv", 1))
+    states = [state(0), waiting, state(2, doing="computing"), state(3)]
+    verdict = waitfor.verdict(report("deadlock", states, [1]))
+    assert verdict.sentences[0] == "Deadlock: 1 -> 1, rank 1 waits for itself."
+
+
+def test_groups_that_differ_are_named_as_such():
+    states = [
+        state(r, "MPI_Comm_create", need("collective", 1 - r, comm=-7 - r, index=1))
+        for r in range(2)
+    ]
+    verdict = waitfor.verdict(report("deadlock", states, range(2)))
+    assert verdict.cause == "collective"
+    assert "groups or tags that differ" in verdict.sentences[0]

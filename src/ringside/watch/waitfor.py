@@ -263,11 +263,12 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
                 "a loop or wait, and nothing changed."
             )
     name = "Deadlock" if report["kind"] == "deadlock" else "Nobody is left who could help"
+    helpless = {*stuck, *(s["rank"] for s in states if s["state"] == "idle")}
     for find in (_wrong_message, _collective):
         for rank in stuck:
             for need in states[rank]["needs"]:
                 found = find(rank, need, states, report["unreceived"])
-                if found:
+                if found and _is_hopeless(need, helpless):
                     return found[0], f"{name}: {found[1]}"
     circle = _circle(arrows)
     if circle:
@@ -280,6 +281,12 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
             return "finished", f"{name}: {text}: no cell of it will come while this one runs."
     ranks = ", ".join(map(str, stuck))
     return "circle", f"{name}: ranks {ranks} wait for each other."
+
+
+def _is_hopeless(need: dict, helpless: set[int]) -> bool:
+    """Whether this is a need that nobody meets, of several that a stuck rank may have."""
+    targets = set(need.get("targets", ()))
+    return bool(targets & helpless) if need["kind"] == "collective" else targets <= helpless
 
 
 _ALIKE = (
@@ -350,12 +357,18 @@ def _wanted(need: dict) -> str:
 
 def _collective(rank, need, states, unreceived) -> tuple[str, str] | None:
     missing = need.get("targets", ()) if need["kind"] == "collective" else ()
+    missing = [m for m in missing if states[m]["state"] != "computing"] or missing
     if not missing:
         return None
+    call = states[rank]["call"]
+    if call.startswith("MPI_Comm_create") and call == states[missing[0]]["call"]:
+        return "collective", (
+            f"rank {rank} and rank {missing[0]} are in {call} with groups or tags that differ: the "
+            "ranks of a group all give the same."
+        )
     names = " and ".join(f"rank {m} ({_doing(states[m])})" for m in missing[:3])
     more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
     never = "never enters" if len(missing) == 1 else "never enter"
-    call = states[rank]["call"]
     return "collective", f"rank {rank} is in {call}, which {names}{more} {never}."
 
 
