@@ -34,7 +34,8 @@ TICK = 0.05  # seconds between two looks at the run's directory
 SAMPLE = 0.5  # seconds between two looks at the ranks' shared memory
 LAST_WORDS = 2.0  # seconds the stuck ranks get after a verdict, to say where they were
 PATIENCE = 5.0  # seconds mpiexec gets to end, each time it is asked more firmly
-MANY = 32  # ranks, beyond which a verdict speaks of the stuck ones only
+MANY_RANKS = 32  # beyond which a verdict speaks of the stuck ones only
+MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer shapes
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/\S*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) ")
@@ -417,7 +418,7 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
     verdict = waitfor.verdict(report)
     yield f"Ringside: {verdict.sentences[0]}"
     states = report["states"]
-    shown = states if len(states) <= MANY else [states[r] for r in verdict.ranks[:MANY]]
+    shown = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
     for state in shown:
         place = places.get(state["rank"])
         line = waitfor.line(state)
@@ -539,9 +540,25 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
         if plan.trace:
             trace.write_trace(events, plan.trace)
         if plan.timeline:
-            trace.write_timeline(events, plan.timeline, max((n["size"] for n in notes), default=0))
+            _write_timeline(events, plan.timeline, max((n["size"] for n in notes), default=0))
     except OSError as error:
         _say(f"Ringside: {error}")
+
+
+def _write_timeline(events, path: Path, ranks: int) -> None:
+    """The picture of `ringside.draw.timeline`; the file's ending says of which kind."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    from ringside import draw
+
+    axes = draw.timeline(events, ranks=range(ranks))
+    if len(events) > MANY_CALLS:
+        axes.set_rasterization_zorder(10)
+    axes.get_figure().savefig(path)
+    pyplot.close(axes.get_figure())
 
 
 def _doubts(events, notes: list[dict]) -> None:
