@@ -16,12 +16,13 @@ import psutil
 import pytest
 
 import ringside
-from ringside import campaign, kernels, launch, lease, mpi
+from ringside import kernels, launch, lease, mpi
 from ringside.__main__ import main
+from ringside.measure import campaign
 
 pytestmark = pytest.mark.usefixtures("shared_memory_removed")
 
-PACKAGE = Path(campaign.__file__).parents[1]
+PACKAGE = Path(ringside.__file__).parents[1]
 KEY = ["source", "kernel", "variant", "ranks", "nodes", "bytes"]
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ringside import fit
+from ringside.measure import fit
 
 SIZES = 2.0 ** np.arange(1, 25)  # 2 B to 16 MiB, as in the ping-pong report
 LATENCY, PER_BYTE = 2e-6, 2e-10

@@ -6,7 +6,8 @@ __all__ = ["Deadlock", "Mismatch", "RankDied", "Stopped", "Suspected", "start"]
 
 # Engines import this package too and must start quickly: nothing heavy is imported here.
 _HOME = dict.fromkeys(__all__, "errors") | {"start": "cluster"}
-_ROOM = dict.fromkeys(["datatype", "waitfor"], "watch")  # modules that lessons call by these names
+# Modules that lessons call by these names.
+_ROOM = {"campaign": "measure", "fit": "measure", "datatype": "watch", "waitfor": "watch"}
 
 
 def __getattr__(name: str):

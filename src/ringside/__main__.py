@@ -130,14 +130,14 @@ def _run(options) -> int:
 
 
 def _campaign(options) -> int:
-    from ringside import campaign
+    from ringside.measure import campaign
 
     failed = campaign.carry_out(campaign.plan(options.sweep), retry=options.retry)
     return SOME_FAILED if failed else DONE
 
 
 def _report(options) -> int:
-    from ringside import campaign
+    from ringside.measure import campaign
 
     reports = campaign.report(campaign.read(options.results), options.directory)
     print(f"{', '.join(f'{name}.csv' for name in reports)} are in {options.directory}")

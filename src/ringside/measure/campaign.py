@@ -728,6 +728,6 @@ def _check_table(table) -> None:
 
 
 def _mean(times) -> float:
-    from ringside import fit
+    from ringside.measure import fit
 
     return fit.middle(times).mean
