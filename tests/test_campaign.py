@@ -393,7 +393,7 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(case, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_left_out_is_as_usual(tmp_path):
+def test_what_is_left_out_has_its_default(tmp_path):
     entry = {"kernel": "pingpong", "ranks": [2], "bytes": {"from": 2, "to": 30, "factor": 3}}
     plan = sweeps.plan({"sweep": [entry, entry | {"bytes": [6]}]})
     assert [point[1:] for point in plan.points] == [

@@ -203,11 +203,11 @@ def _scope(given: str | None, library: Path | None, launcher: list[str], own: bo
         if not Path(given).is_file():
             raise RunError(f"there is no scope at {given}")
         return Path(given).absolute()
-    usual = kernels.directory() / "libscope.so"
-    built = [usual, *sorted((kernels.ROOT / "kernels" / "build").glob("*/libscope.so"))]
+    default = kernels.directory() / "libscope.so"
+    built = [default, *sorted((kernels.ROOT / "kernels" / "build").glob("*/libscope.so"))]
     built = {path: _loads(path) for path in dict.fromkeys(built) if path.exists()}
     if not built:
-        raise RunError(f"the scope is not built: there is no {usual}. Run `make kernels` first.")
+        raise RunError(f"the scope is not built: there is no {default}. Run `make kernels` first.")
     kind = None if own and library is None else _launcher_family(launcher)
     if library is not None:
         theirs = _family(library.name)
@@ -218,7 +218,7 @@ def _scope(given: str | None, library: Path | None, launcher: list[str], own: bo
             )
         fit = [path for path, loads in built.items() if loads == library]
     elif own:
-        fit = [usual] if usual in built else []
+        fit = [default] if default in built else []
     else:
         fit = [path for path, loads in built.items() if loads and _family(loads.name) == kind]
         foreign = [path for path in fit if not _is_wheel(built[path])]

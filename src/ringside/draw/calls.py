@@ -66,12 +66,12 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
         total[row.rank] += row.blocked
         if row.rank not in longest or row.blocked > longest[row.rank].blocked:
             longest[row.rank] = row
-    most = max(total.values())
+    maximum = max(total.values())
     unit, scale = clock(span)
-    share = f"{number(most / scale)} {unit} of {number(span / scale)} {unit}"
-    if most < 0.01 * span:
+    share = f"{number(maximum / scale)} {unit} of {number(span / scale)} {unit}"
+    if maximum < 0.01 * span:
         return f"no rank was blocked for more than 1% of the {number(span / scale)} {unit}"
-    equal = sorted(rank for rank, value in total.items() if value >= 0.9 * most)
+    equal = sorted(rank for rank, value in total.items() if value >= 0.9 * maximum)
     how = "about equally long,"
     last = max(row.end for row in calls) - 0.05 * span
     at_end = sorted({r.rank for r in calls if r.end >= last and 2 * r.blocked > r.end - r.start})

@@ -22,7 +22,7 @@ COPIES = [
     (OKABE_ITO["yellow"], "xx"),
     (OKABE_ITO["purple"], "\\\\\\"),
 ]
-LINES, LINE, MOST = 24, 128, 3000  # lines in a picture, bytes on a line, elements drawn
+LINES, LINE, MAXIMUM = 24, 128, 3000  # lines in a picture, bytes on a line, elements drawn
 
 
 def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = None) -> Axes:
@@ -49,7 +49,7 @@ def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = 
     width = line or _width(first, last)
     first -= first % (line or 8)
     lines = -((first - last) // width)
-    if len(elements) > MOST or lines > LINES:
+    if len(elements) > MAXIMUM or lines > LINES:
         raise ValueError(
             f"{len(elements):,} elements on {lines:,} lines of {width:,} B are more than a picture "
             "shows: choose a smaller count, a longer line or a smaller type."
@@ -106,8 +106,8 @@ def _places(elements: list) -> list[tuple[int, int]]:
     owners, found = _owners(elements), []
     for at, nbytes, copy in elements:
         here = [owners[byte] for byte in range(at, at + nbytes)]
-        most = max(here, key=len)
-        found.append((most.index(copy), len(most)))
+        longest = max(here, key=len)
+        found.append((longest.index(copy), len(longest)))
     return found
 
 
