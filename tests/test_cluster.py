@@ -706,6 +706,15 @@ def test_in_a_notebook(notebook):
 
     out = notebook.run("%%px --targets 2\nprint(comm.rank)")
     assert "2" in shown(out)
+    caught = """
+try:
+    cluster.view.execute("comm.recv(source=rank)")
+except ringside.Deadlock:
+    print("caught")
+"""
+    out += notebook.run(caught)
+    assert "caught" in shown(out)
+    assert not any("image/png" in one["content"].get("data", {}) for one in out)
 
 
 @pytest.mark.parametrize(
