@@ -63,8 +63,8 @@ soak: kernels
 	$(INSIDE) "$(PY)" -m pytest -m soak -o faulthandler_timeout=7200 $(TESTARGS)
 
 bench: kernels
-	@$(INSIDE) "$(PY)" tests/bench.py
-	@$(INSIDE) "$(PY)" tests/bench_kernels.py
+	@$(INSIDE) "$(PY)" bench/cluster.py
+	@$(INSIDE) "$(PY)" bench/kernels.py
 
 # As nbval will run them: without progress lines, and without the times of the run in the file.
 lessons: kernels
@@ -90,7 +90,7 @@ lock: env
 
 clean:
 	rm -rf .venv .venv-openmpi kernels/build kernels/bin .pytest_cache .ruff_cache
-	find src tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
+	find src tests bench notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
 	    -exec rm -rf {} +
 
 env:

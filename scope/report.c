@@ -457,7 +457,7 @@ char *scope_settled_text(void) {
     return text.at;
 }
 
-/* ---- for Python (ringside.scope) ---- */
+/* ---- for Python (ringside.watch.scope) ---- */
 
 /* This rank's state as JSON, for the caller to give back with scope_release. */
 char *scope_state(void) {

@@ -453,7 +453,7 @@ void scope_finish(void) {
     /* The events and the last verdict stay: they may still be read. */
 }
 
-/* ---- for Python (ringside.scope) ---- */
+/* ---- for Python (ringside.watch.scope) ---- */
 
 /* Is there something to compare, or a message of this rank's that was not received while others may
  * yet receive it in this cell? */

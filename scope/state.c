@@ -408,7 +408,7 @@ bool scope_tables(void) {
     return good && own;
 }
 
-/* ---- for Python (ringside.scope) ---- */
+/* ---- for Python (ringside.watch.scope) ---- */
 
 void scope_busy(bool busy) {
     if (busy && scope.unhide)

@@ -2181,11 +2181,11 @@ def larger(a, b, _):
     x, y = np.frombuffer(a), np.frombuffer(b)
     y[:] = np.maximum(x, y)
 spare = [MPI.Op.Create(larger, commute=True) for i in range(rank)]
-op, most = MPI.Op.Create(larger, commute=True), np.zeros(1)
-comm.Allreduce(np.full(1, float(rank)), most, op=op)
+op, maximum = MPI.Op.Create(larger, commute=True), np.zeros(1)
+comm.Allreduce(np.full(1, float(rank)), maximum, op=op)
 for one in [*spare, op]: one.Free()
 """,
-    "most[0] == 3",
+    "maximum[0] == 3",
     "6.9.5: handles are local",
 )
 collectives.right(
@@ -2303,10 +2303,10 @@ collectives.right(
 got = comm.allgather("x" * rank)
 table = comm.alltoall([[rank] * i for i in range(size)])
 part = comm.scatter([list(range(i)) for i in range(size)] if rank == 3 else None, root=3)
-most = comm.allreduce((rank, "r"), op=MPI.MAX)
+maximum = comm.allreduce((rank, "r"), op=MPI.MAX)
 """,
     "got == ['', 'x', 'xx', 'xxx'] and table == [[i] * rank for i in range(size)]"
-    " and part == list(range(rank)) and most == (3, 'r')",
+    " and part == list(range(rank)) and maximum == (3, 'r')",
     "the sizes are exchanged first",
 )
 collectives.right(

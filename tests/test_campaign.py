@@ -16,12 +16,14 @@ import psutil
 import pytest
 
 import ringside
-from ringside import campaign, kernels, launch, lease, mpi
+from ringside import kernels, launch, lease, mpi
 from ringside.__main__ import main
+from ringside.measure import campaign, points, progress, sources, sweeps, tables
 
 pytestmark = pytest.mark.usefixtures("shared_memory_removed")
 
-PACKAGE = Path(campaign.__file__).parents[1]
+PACKAGE = Path(ringside.__file__).parents[1]
+HEADER = f"{tables.HEADER}\n".encode()
 KEY = ["source", "kernel", "variant", "ranks", "nodes", "bytes"]
 
 
@@ -47,9 +49,8 @@ def measured(tmp_path_factory):
 
 @pytest.fixture
 def results(measured, tmp_path):
-    """A copy of the finished campaign's table, with its notes."""
-    for path in measured.parent.iterdir():
-        shutil.copy(path, tmp_path)
+    """A copy of the finished campaign's table, with its points."""
+    shutil.copytree(measured.parent, tmp_path, dirs_exist_ok=True)
     return tmp_path / "results.csv"
 
 
@@ -60,7 +61,7 @@ def nothing_runs(monkeypatch):
     def runs(*_):
         pytest.fail("a point was measured")
 
-    monkeypatch.setitem(campaign._SOURCES, "mpiexec", runs)
+    monkeypatch.setitem(sources.SOURCES, "mpiexec", runs)
 
 
 def keys(table: pd.DataFrame) -> list[tuple]:
@@ -71,7 +72,7 @@ def keys(table: pd.DataFrame) -> list[tuple]:
 
 
 def test_a_campaign_measures_every_point(measured):
-    assert measured.read_bytes().startswith(campaign.HEADER)
+    assert measured.read_text().startswith(tables.HEADER)
     table = campaign.read(measured)
     assert keys(table) == [("mpiexec", "ringshift", "sendrecv", n, 1, 2) for n in (1, 2)]
     assert table["repetition"].tolist() == [1, 2, 3] * 2
@@ -81,17 +82,24 @@ def test_a_campaign_measures_every_point(measured):
 
 
 def test_what_is_measured_is_not_measured_again(results, nothing_runs):
-    before = results.read_bytes()
-    assert len(campaign.run(sweep(results, ringshift(ranks=[2]), ringshift(ranks=[1])))) == 6
-    assert results.read_bytes() == before
+    before = results.read_text().splitlines()
+    campaign.run(sweep(results, ringshift(ranks=[1])))
+    assert results.read_text().splitlines() == before
+    campaign.run(sweep(results, ringshift(ranks=[2]), ringshift(ranks=[1])))
+    assert results.read_text().splitlines() == [before[0], *before[4:], *before[1:4]]
 
 
-def test_a_longer_sweep_adds_to_the_table(results):
-    before = results.read_bytes()
+def test_another_sweep_adds_to_the_table(results):
+    """The table is in the order of the sweep; what else was measured for it follows."""
+    before = results.read_text().splitlines()
     more = {"kernel": "ring", "variants": ["parity"], "ranks": [2], "bytes": [80]}
     table = campaign.run(sweep(results, ringshift(), more | {"settings": {"chunks": 0}}))
-    assert results.read_bytes().startswith(before)
-    assert [key[1] for key in keys(table)] == ["ringshift", "ringshift", "ring"]
+    assert [key[1:4] for key in keys(table)] == [
+        ("ringshift", "sendrecv", 2),
+        ("ring", "parity", 2),
+        ("ringshift", "sendrecv", 1),
+    ]
+    assert set(before) < set(results.read_text().splitlines())
     other = sweep(results, more)
     with pytest.raises(campaign.CampaignError, match=r"settings of ring parity = .*'chunks': 0"):
         campaign.run(other)
@@ -107,71 +115,97 @@ def test_other_measurements_are_not_mixed_in(results, nothing_runs, change):
 
 @pytest.mark.parametrize("fact", ["mpi", "machine", "source"])
 def test_another_library_machine_or_source_is_not_mixed_in(results, nothing_runs, fact):
-    path = results.with_name("results.notes.json")
-    notes = json.loads(path.read_text())
-    notes["measured with"][fact] = "other"
-    path.write_text(json.dumps(notes))
+    path = results.with_name("results.points") / "measured-with.json"
+    path.write_text(json.dumps(json.loads(path.read_text()) | {fact: "other"}))
     with pytest.raises(campaign.CampaignError, match=f"{fact} = 'other', not "):
         campaign.run(sweep(results, ringshift()))
 
 
-@pytest.mark.parametrize("notes", [None, "", "{}", '{"measured with": {}, "failed": []}', "[]"])
-def test_a_table_without_its_notes_is_left_alone(results, nothing_runs, notes):
-    path = results.with_name("results.notes.json")
-    path.unlink() if notes is None else path.write_text(notes)
+@pytest.mark.parametrize("note", [None, "", "{}", '{"settings": 1}', "[]"])
+@pytest.mark.parametrize("table", [True, False])
+def test_points_of_unknown_conditions_are_left_alone(results, nothing_runs, note, table):
+    path = results.with_name("results.points") / "measured-with.json"
+    path.unlink() if note is None else path.write_text(note)
+    if not table:
+        results.unlink()
     with pytest.raises(campaign.CampaignError, match="missing or damaged"):
         campaign.run(sweep(results, ringshift(bytes=[4])))
 
 
-@pytest.mark.parametrize(
-    "cut", ["nothing", "in the header", "the header", "in row 1", "row 4", "in row 5", "the end"]
-)
-def test_a_half_written_point_is_cut_and_measured_again(results, monkeypatch, capsys, cut):
+def test_a_table_of_another_kind_is_left_alone(tmp_path, nothing_runs):
+    table = tmp_path / "results.csv"
+    table.write_text("time,place\n1,2\n")
+    with pytest.raises(campaign.CampaignError, match="missing or damaged"):
+        campaign.run(sweep(table, ringshift()))
+    assert [path.name for path in tmp_path.iterdir()] == ["results.csv"]
+    assert table.read_text() == "time,place\n1,2\n"
+
+
+def test_a_point_is_kept_as_a_whole_or_not_at_all(results, monkeypatch):
+    """What was being written when a campaign was killed is not a point, and measured again."""
     whole = results.read_bytes()
-    ends = [i + 1 for i, byte in enumerate(whole) if byte == ord("\n")]
-    place = {
-        "nothing": 0,
-        "in the header": 9,
-        "the header": ends[0],
-        "in row 1": ends[0] + 8,
-        "row 4": ends[4],
-        "in row 5": ends[5] - 3,  # in the digits of the last number, so that it looks whole
-        "the end": ends[6] - 1,
-    }[cut]
-    results.write_bytes(whole[:place])
-    rows, asked = whole.decode().splitlines()[1:], []
+    rows = whole.decode().splitlines()[1:]
+    lost = results.with_name("results.points") / "ringshift-sendrecv-2-2.csv"
+    lost.rename(f"{lost}.new")
+    asked = []
 
     def again(_plan, point, _cluster):
         asked.append(point.ranks)
-        return rows[:3] if point.ranks == 1 else rows[3:]
+        return rows[3:]
 
-    monkeypatch.setitem(campaign._SOURCES, "mpiexec", again)
+    monkeypatch.setitem(sources.SOURCES, "mpiexec", again)
+    replace, names = os.replace, []
+
+    def killed(new, old):
+        names.append(Path(old).name)
+        if old == lost:
+            raise KeyboardInterrupt
+        replace(new, old)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(points.os, "replace", killed)
+        with pytest.raises(KeyboardInterrupt):
+            campaign.run(sweep(results, ringshift(ranks=[1, 2])))
+    assert names == ["measured-with.json", lost.name, "results.csv"]
+    assert results.read_text().splitlines()[1:] == rows[:3]
+    campaign.run(sweep(results, ringshift(ranks=[1, 2])))
+    assert asked == [2, 2]
+    assert results.read_bytes() == whole
+
+
+@pytest.mark.parametrize("damage", ["gone", "empty", "cut"])
+def test_the_table_is_put_together_anew(results, nothing_runs, damage):
+    """The points are what counts: whatever became of the table, it comes back."""
+    whole = results.read_bytes()
+    if damage == "gone":
+        results.unlink()
+    else:
+        results.write_bytes(whole[:-40] if damage == "cut" else b"")
     campaign.run(sweep(results, ringshift(ranks=[1, 2])))
     assert results.read_bytes() == whole
-    assert asked == ([2] if place >= ends[3] else [1, 2])
-    assert ("half written" in capsys.readouterr().out) == (ends[0] < place)
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "line"),
-    [
-        ("source,kernel", "kernel,source", 1),
-        ("sendrecv,1,1,2,2,", "sendrecv,1,1,2,3,", 3),  # a repetition missing
-        ("sendrecv,2,1,2,1,", "sendrecv,1,1,2,1,", 5),  # a point twice
-        ("sendrecv,1,1,2,3,", "sendrecv,2,1,2,3,", 4),  # points mixed
-        ("sendrecv,1,1,2,2,", "sendrecv,1,1,2,2,nan,", 3),
-    ],
-)
-def test_a_damaged_table_is_left_alone(results, nothing_runs, old, new, line):
-    results.write_text(results.read_text().replace(old, new, 1))
-    before = results.read_bytes()
-    with pytest.raises(campaign.CampaignError, match=f"results.csv, line {line}: "):
-        campaign.run(sweep(results, ringshift(bytes=[4])))
-    assert results.read_bytes() == before
+def test_measured_points_survive_a_full_disk(results, monkeypatch, capsys):
+    """A write that fails, of a point or of the table, costs nothing that was measured before."""
+    before = {path: path.read_bytes() for path in results.parent.rglob("*.csv")}
+    rows = results.read_text().replace("sendrecv,2", "nonblocking,2").splitlines()[4:]
+
+    def full(_):
+        raise OSError(28, "No space left on device")
+
+    def filled(*_):
+        monkeypatch.setattr(points.os, "fsync", full)
+        return rows
+
+    monkeypatch.setitem(sources.SOURCES, "mpiexec", filled)
+    path = toml(results.with_name("sweep.toml"), SHIFT.format("nonblocking"), repetitions=3)
+    assert main(["campaign", str(path)]) == 2
+    assert "No space left on device" in capsys.readouterr().err
+    assert {path: path.read_bytes() for path in results.parent.rglob("*.csv")} == before
 
 
 def test_one_campaign_at_a_time_writes_a_table(results, nothing_runs):
-    lock = lease.Lock(results)
+    lock = lease.Lock(results.with_name("results.points") / "lock")
     assert lock.acquire()
     with pytest.raises(campaign.CampaignError, match="another campaign is writing"):
         campaign.run(sweep(results, ringshift(bytes=[4])))
@@ -183,7 +217,7 @@ def test_the_order_of_a_point_is_checked_before_it_is_kept(results, monkeypatch)
     """Rows of another point, too few or mangled must not get into the table."""
     before, rows = results.read_bytes(), results.read_text().splitlines()[1:]
     given = iter([rows[:3], rows[3:5], [rows[0], rows[2], rows[1]], ["x"], []])
-    monkeypatch.setitem(campaign._SOURCES, "mpiexec", lambda *_: next(given))
+    monkeypatch.setitem(sources.SOURCES, "mpiexec", lambda *_: next(given))
     campaign.run(sweep(results, ringshift(bytes=[4, 8, 16, 32, 64])))
     assert results.read_bytes() == before
     assert campaign.failures(results)["bytes"].tolist() == [4, 8, 16, 32, 64]
@@ -252,9 +286,10 @@ def test_a_killed_campaign_leaves_no_rank_and_goes_on(tmp_path):
     path = toml(tmp_path / "sweep.toml", *entries, repetitions=3, limit=60)
     results = tmp_path / "results.csv"
     with stuck_campaign(path) as (process, family):
-        before = results.read_bytes()
         process.kill()
         assert psutil.wait_procs(family, timeout=15)[1] == []
+    [first] = results.with_name("results.points").glob("*.csv")
+    before = first.read_bytes()
     assert before.count(b"\n") == 1 + 3
 
     toml(path, *entries, repetitions=3, limit=5)
@@ -281,7 +316,7 @@ def test_ctrl_c_ends_the_ranks_and_says_how_to_go_on(tmp_path):
     assert "The same again goes on from there." in out
     assert err == ""
     assert [file for file in files if Path(file).exists()] == []
-    assert (tmp_path / "results.csv").read_bytes() == campaign.HEADER
+    assert (tmp_path / "results.csv").read_text() == f"{tables.HEADER}\n"
 
 
 def test_it_works_in_a_path_with_a_space(tmp_path):
@@ -358,9 +393,9 @@ def test_a_sweep_that_cannot_be_is_refused_before_anything_runs(case, tmp_path, 
     assert list(tmp_path.iterdir()) == []
 
 
-def test_what_is_left_out_is_as_usual(tmp_path):
+def test_what_is_left_out_has_its_default(tmp_path):
     entry = {"kernel": "pingpong", "ranks": [2], "bytes": {"from": 2, "to": 30, "factor": 3}}
-    plan = campaign.plan({"sweep": [entry, entry | {"bytes": [6]}]})
+    plan = sweeps.plan({"sweep": [entry, entry | {"bytes": [6]}]})
     assert [point[1:] for point in plan.points] == [
         (variant, 2, length) for variant in ("blocking", "nonblocking") for length in (2, 6, 18)
     ]
@@ -369,20 +404,20 @@ def test_what_is_left_out_is_as_usual(tmp_path):
 
 
 def test_the_example_is_sound():
-    plan = campaign.plan(kernels.ROOT / "campaigns" / "rings.toml")
+    plan = sweeps.plan(kernels.ROOT / "campaigns" / "rings.toml")
     assert plan.results == kernels.ROOT / "campaigns" / "rings.csv"
-    assert campaign.Point("ring", "separated_waits", 4, 40_000_000) in plan.points
+    assert tables.Point("ring", "separated_waits", 4, 40_000_000) in plan.points
 
 
 def test_time_left_follows_the_size():
     def point(size):
-        return campaign.Point("ringshift", "sendrecv", 1, size)
+        return tables.Point("ringshift", "sendrecv", 1, size)
 
     walls = [(point(100), 2.0), (point(300), 4.0)]
-    assert campaign._time_left([], [point(1)]) == ""
-    assert campaign._time_left(walls[:1], [point(1)] * 2) == "; about 4 s left"
-    assert campaign._time_left(walls, [point(900), point(500)]) == "; about 16 s left"
-    assert campaign._time_left(walls, [point(100_000)]) == "; about 17 min left"
+    assert progress.time_left([], [point(1)]) == ""
+    assert progress.time_left(walls[:1], [point(1)] * 2) == "; about 4 s left"
+    assert progress.time_left(walls, [point(900), point(500)]) == "; about 16 s left"
+    assert progress.time_left(walls, [point(100_000)]) == "; about 17 min left"
 
 
 @pytest.mark.parametrize(
@@ -396,7 +431,7 @@ def test_time_left_follows_the_size():
 def test_progress_is_one_line_on_a_terminal(monkeypatch, capsys, terminal, human, shown):
     monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal, raising=False)
     monkeypatch.setenv("IPP_NONINTERACTIVE", human)
-    tell = campaign._teller()
+    tell = progress.teller()
     for text in "abcd":
         tell(text, last=text == "c")
     assert capsys.readouterr().out == shown
@@ -443,7 +478,7 @@ def hand_made(seconds: dict[tuple[str, int, int], list[float]]) -> pd.DataFrame:
         for (variant, ranks, length), times in seconds.items()
         for i, time in enumerate(times, start=1)
     ]
-    return pd.DataFrame(rows, columns=campaign.COLUMNS)
+    return pd.DataFrame(rows, columns=tables.COLUMNS)
 
 
 def test_the_three_reports_are_what_a_hand_computes(tmp_path):
@@ -484,7 +519,7 @@ def test_measure_is_one_point_and_a_deadlock_costs_nothing(cluster):
     table = campaign.measure(
         cluster, "ring", "overlap", ranks=3, nbytes=8000, repetitions=4, chunks=2
     )
-    assert list(table.columns) == campaign.COLUMNS
+    assert list(table.columns) == tables.COLUMNS
     assert table[["source", "variant", "ranks", "bytes"]].drop_duplicates().values.tolist() == [
         ["engines", "overlap", 3, 8000]
     ]
@@ -535,9 +570,9 @@ def test_the_command_line_reports(results, tmp_path, capsys):
         (b"", "line 1: this is not what a campaign wrote"),
         (b"time,place\n1,2\n", "line 1: this is not what a campaign wrote"),
         (b"\xff\xfe", "line 1: this is not what a campaign wrote"),
-        (campaign.HEADER, "nothing has been measured"),
-        (campaign.HEADER + b"a,b,c,1,1,8,1,x,0.1\n", "line 2: this is not"),
-        (campaign.HEADER + b"a,b,c,1,1,8,1,0.1,0.1", "cut off at its end"),
+        (HEADER, "nothing has been measured"),
+        (HEADER + b"a,b,c,1,1,8,1,x,0.1\n", "line 2: this is not"),
+        (HEADER + b"a,b,c,1,1,8,1,0.1,0.1", "cut off at its end"),
     ],
 )
 def test_a_file_that_is_no_table_is_named(content, words, tmp_path, capsys):
@@ -568,9 +603,9 @@ def test_failed_points_show_in_the_status(tmp_path, monkeypatch, capsys):
     path = toml(tmp_path / "sweep.toml", STUCK)
 
     def fails(*_):
-        raise campaign._Failed("just so")
+        raise sources.Failed("just so")
 
-    monkeypatch.setitem(campaign._SOURCES, "mpiexec", fails)
+    monkeypatch.setitem(sources.SOURCES, "mpiexec", fails)
     assert main(["campaign", str(path)]) == 1
     assert main(["campaign", str(path)]) == 1
     assert "0 of 1 points are in" in capsys.readouterr().out

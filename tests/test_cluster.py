@@ -471,7 +471,7 @@ def test_quiet_is_a_number_above_zero(cluster, seconds, error):
 COUNTED = """
 import threading
 from concurrent.futures import ThreadPoolExecutor
-from ringside import scope
+from ringside.watch import scope
 seen, count = [], scope.thread
 scope.thread = seen.append
 thread = threading.Thread(target=lambda: seen.append("ran"))
@@ -739,6 +739,15 @@ def test_in_a_notebook(notebook):
 
     out = notebook.run("%%px --targets 2\nprint(comm.rank)")
     assert "2" in shown(out)
+    caught = """
+try:
+    cluster.view.execute("comm.recv(source=rank)")
+except ringside.Deadlock:
+    print("caught")
+"""
+    out += notebook.run(caught)
+    assert "caught" in shown(out)
+    assert not any("image/png" in one["content"].get("data", {}) for one in out)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from ranks import python
 
 RANDOM = """
 import numpy as np
-from ringside import datatype, scope
+from ringside.watch import datatype, scope
 scope.load()
 from mpi4py import MPI
 
@@ -121,7 +121,8 @@ def test_the_map_of_200_random_types_is_where_the_bytes_move(tmp_path):
 def test_a_map_tells_how_the_type_was_made_and_refuses_what_is_too_large(tmp_path):
     program = """
 from mpi4py import MPI
-from ringside import datatype, draw
+from ringside import draw
+from ringside.watch import datatype
 comm = MPI.COMM_WORLD
 vector = MPI.DOUBLE.Create_vector(3, 2, 4)
 found = datatype.layout(vector.Create_resized(0, 8))

@@ -11,8 +11,9 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 import pandas as pd
 
-from ringside import draw, waitfor
-from ringside.datatype import Layout
+from ringside import draw
+from ringside.watch import waitfor
+from ringside.watch.datatype import Layout
 
 COLUMNS = ["rank", "start", "end", "call", "peer", "tag", "bytes", "comm"]
 COLUMNS += ["request", "blocked", "seq", "left"]

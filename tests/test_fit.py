@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from ringside import fit
+from ringside.measure import fit
 
 SIZES = 2.0 ** np.arange(1, 25)  # 2 B to 16 MiB, as in the ping-pong report
 LATENCY, PER_BYTE = 2e-6, 2e-10
@@ -196,14 +196,14 @@ def test_step_intervals_hold_the_truth_as_often_as_claimed():
     assert all(as_often_as_claimed(hit) for hit in hits), hits
 
 
-@pytest.mark.parametrize("most", [1, 2])
+@pytest.mark.parametrize("maximum", [1, 2])
 @pytest.mark.parametrize("scatter", [0.02, 0.15])
-def test_no_step_is_found_where_none_is(scatter, most):
+def test_no_step_is_found_where_none_is(scatter, maximum):
     """Catches a test that forgets how many places were tried: it would cry at 30 % and more."""
     rng = np.random.default_rng(7)
-    level, trials = 0.05, TRIALS // most
+    level, trials = 0.05, TRIALS // maximum
     alarms = sum(
-        bool(fit.steps(SIZES, noisy(STRAIGHT, rng, scatter), most=most, false_alarm=level))
+        bool(fit.steps(SIZES, noisy(STRAIGHT, rng, scatter), maximum=maximum, false_alarm=level))
         for _ in range(trials)
     )
     assert alarms / trials < level + 3 * math.sqrt(level * (1 - level) / trials)
@@ -214,7 +214,7 @@ def test_two_steps_and_a_range():
     rng = np.random.default_rng(8)
     curve = stepped(4096) + np.where(SIZES > 2**20, 2 * STRAIGHT, 0)
     times = noisy(curve, rng, 0.02)
-    two = fit.steps(SIZES, times, most=2)
+    two = fit.steps(SIZES, times, maximum=2)
     assert [(s.after, s.before) for s in two] == [(4096, 8192), (2**20, 2**21)]
     assert two[0].above is two[1].below
     (low,) = fit.steps(SIZES, times, largest=2**20)
@@ -222,7 +222,7 @@ def test_two_steps_and_a_range():
     assert (low.after, high.after) == (4096, 2**20)
     assert low.above.nbytes.max() == 2**20
     assert high.below.nbytes.min() == 8192
-    assert len(fit.steps(SIZES, times, most=3)) == 2
+    assert len(fit.steps(SIZES, times, maximum=3)) == 2
 
 
 def test_a_bend_is_not_called_a_step():
@@ -366,7 +366,7 @@ BAD = {
     "confidence": (lambda: fit.line([1, 2, 3], [1, 2, 3], confidence=95), "0.95 for 95 %"),
     "few sizes": (lambda: fit.steps(SIZES, STRAIGHT, largest=32), "5 sizes.*0 and 32"),
     "alike": (lambda: fit.steps([1e6 + i / 99 for i in range(9)], [1] * 9), "as good as one"),
-    "most": (lambda: fit.steps(SIZES, STRAIGHT, most=0), "most is 0"),
+    "maximum": (lambda: fit.steps(SIZES, STRAIGHT, maximum=0), "maximum is 0"),
     "alarm": (lambda: fit.steps(SIZES, STRAIGHT, false_alarm=5), "false_alarm is 5"),
     "few runs": (lambda: fit.scaling([1, 2, 3, 4], [1, 2, 3, 4], [1] * 4), "at least 5"),
     "no rank": (lambda: fit.weak_efficiency({0: 1.0, 2: 1.0}), r"ranks\[0\] is 0"),

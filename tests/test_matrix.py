@@ -14,7 +14,8 @@ VARIANTS = ["resized", "alltoallw", "subarrays", "messages", "packed"]
 
 EVERY = f"""
 import numpy as np
-from ringside import kernels, scope
+from ringside import kernels
+from ringside.watch import scope
 scope.load()
 from mpi4py import MPI
 comm = MPI.COMM_WORLD

@@ -18,7 +18,7 @@ from ringside import kernels
 
 RANKS = 3
 LIMIT = 600.0  # seconds a module may take; on a busy machine three ranks need them
-MOST = 3  # runs without the scope of a module that differs: the library has moods of its own
+MAXIMUM = 3  # runs without the scope of a module that differs: the library has moods of its own
 SCOPE = kernels.directory() / "libscope.so"
 LOCK = kernels.ROOT / "requirements.txt"
 
@@ -134,7 +134,7 @@ def compared(suite: Path, directory: Path, module: str) -> list[str]:
     """What the scope changes in a module; asked again without it where the two differ."""
     seen = run(suite, directory / f"{module} with", module, True)
     without = []
-    for turn in range(MOST):
+    for turn in range(MAXIMUM):
         without.append(run(suite, directory / f"{module} without {turn}", module, False))
         if not (found := differences(seen, without)):
             return []

@@ -14,8 +14,9 @@ import psutil
 import pytest
 from ranks import mpicc
 
-from ringside import launch, mpi, trace
+from ringside import launch, mpi
 from ringside.__main__ import main
+from ringside.watch import trace
 
 pytestmark = pytest.mark.usefixtures("shared_memory_removed")
 

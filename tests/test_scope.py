@@ -11,7 +11,7 @@ import pytest
 from ipyparallel import interactive
 
 import ringside
-from ringside import waitfor
+from ringside.watch import waitfor
 
 BIG = 5_000_000  # doubles; far above every eager limit
 

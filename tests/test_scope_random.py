@@ -378,18 +378,18 @@ def test_generator_is_balanced():
 
 def several_open(program):
     """Whether a rank has two collectives open at once."""
-    return any(most_open(ops) > 1 for ops in program.ranks)
+    return any(maximum_open(ops) > 1 for ops in program.ranks)
 
 
-def most_open(ops):
+def maximum_open(ops):
     """How many collectives are open at once, at most."""
-    most, slots = 0, set()
+    maximum, slots = 0, set()
     for op in ops:
         slots -= set(op.slots)
         if op.kind in programs.STARTED_COLLECTIVES:
             slots |= set(op.slots)
-        most = max(most, len(slots))
-    return most
+        maximum = max(maximum, len(slots))
+    return maximum
 
 
 def test_truth_holds_on_plain_mpi():

@@ -2,7 +2,8 @@
 
 import pytest
 
-from ringside import errors, waitfor
+from ringside import errors
+from ringside.watch import waitfor
 
 
 def need(kind, *targets, peer=None, tag=0, comm=0, index=0):

@@ -407,7 +407,7 @@ def test_sizes_that_differ(view):
 
 def test_what_is_not_judged_says_so(view):
     view.execute(FILE + "\nf.Set_size(80); f.Set_view(0, MPI.DOUBLE, MPI.DOUBLE)").get()
-    view.execute("from ringside import scope\ngot = np.zeros(1)").get()
+    view.execute("from ringside.watch import scope\ngot = np.zeros(1)").get()
     view.execute("f.Iread_at_all(rank, got).Wait(); said = scope.state()['unjudged']").get()
     assert view["said"] == [["MPI_File_iread_at_all"]] * 4
     view.execute("f.Close()").get()

@@ -23,11 +23,11 @@ A sweep file:
   variants = ["sendrecv"]      left out: all of the kernel's
   ranks = [2, 4]
   bytes = [2, 1024]            or { from = 2, to = 16777216, factor = 2 }
-  settings = { trips = 1 }     left out: as usual
+  settings = { trips = 1 }     left out: the defaults
 
-The table is appended to point by point. A campaign that was ended goes on where it stopped when
-the same command is given again; results.notes.json, beside the table, says what it was measured
-with and which points failed."""
+Each point is kept as it is measured, as a file in the folder results.points, with what all of them
+were measured with and which failed; at the end the table is put together from them. A campaign that
+was ended goes on where it stopped when the same command is given again."""
 
 _REPORT = """\
 A program is a kernel and its variant. All times are seconds, the mean of the middle 80 % of a
@@ -130,16 +130,18 @@ def _run(options) -> int:
 
 
 def _campaign(options) -> int:
-    from ringside import campaign
+    from ringside.measure.campaign import carry_out
+    from ringside.measure.sweeps import plan
 
-    failed = campaign.carry_out(campaign.plan(options.sweep), retry=options.retry)
+    failed = carry_out(plan(options.sweep), retry=options.retry)
     return SOME_FAILED if failed else DONE
 
 
 def _report(options) -> int:
-    from ringside import campaign
+    from ringside.measure.reports import report
+    from ringside.measure.tables import read
 
-    reports = campaign.report(campaign.read(options.results), options.directory)
+    reports = report(read(options.results), options.directory)
     print(f"{', '.join(f'{name}.csv' for name in reports)} are in {options.directory}")
     return DONE
 

@@ -24,7 +24,6 @@ from ipyparallel.client.magics import ParallelMagics
 from ipyparallel.client.view import DirectView
 from IPython import get_ipython
 
-from ringside import waitfor
 from ringside.errors import (
     PREFIX,
     ClusterError,
@@ -34,7 +33,8 @@ from ringside.errors import (
     Stopped,
     Suspected,
 )
-from ringside.scope import Stop
+from ringside.watch import waitfor
+from ringside.watch.scope import Stop
 
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25
@@ -273,10 +273,30 @@ class View(DirectView):
         return self._finish(_own(result), block)
 
     def activate(self, suffix=""):
-        """Register `%%px` and its kin for this view."""
+        """Register `%%px` and its kin for this view; in a notebook, pictures beneath verdicts."""
         shell = get_ipython()
-        if shell is not None:
-            shell.magics_manager.register(Magics(shell, self, suffix))
+        if shell is None:
+            return
+        shell.magics_manager.register(Magics(shell, self, suffix))
+        if getattr(shell, "kernel", None) is not None:
+            shell.events.register("post_run_cell", _draw_beneath)
+
+
+def _draw_beneath(cell) -> None:
+    """Beneath a cell that ended because ranks waited for one another: their wait-for graph."""
+    verdict = getattr(cell.error_in_exec, "verdict", None)
+    if not isinstance(cell.error_in_exec, Left) or verdict is None or not verdict.edges:
+        return
+    from IPython.display import display
+    from matplotlib import pyplot
+
+    from ringside import draw
+
+    with suppress(KeyboardInterrupt):  # stop pressed once more: the error has said it all
+        try:
+            display(draw.wait_for(verdict).figure)
+        finally:
+            pyplot.close()
 
 
 class Magics(ParallelMagics):

@@ -17,7 +17,7 @@ import psutil
 
 from ringside import launch, lease, mpi
 from ringside.errors import ClusterError, Deadlock, Mismatch, RankDied, Stopped, Suspected
-from ringside.scope import Stop
+from ringside.watch.scope import Stop
 
 __all__ = [
     "Cluster",
@@ -368,7 +368,7 @@ class Cluster:
 
     @property
     def verdict(self):
-        """The last `ringside.waitfor.Verdict`, or None."""
+        """The last `ringside.watch.waitfor.Verdict`, or None."""
         return self.client.verdict
 
     def quiet(self, seconds: float) -> None:

@@ -41,7 +41,7 @@ def leave_with_controller(run: Path) -> None:
 
 def load_mpi():
     """Load the scope, then MPI; ends the process with a plain message when either fails."""
-    from ringside import scope
+    from ringside.watch import scope
 
     try:
         scope.load()

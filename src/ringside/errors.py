@@ -37,7 +37,7 @@ class RunError(ValueError):
 class Left(RuntimeError):
     """Ranks were taken out of the calls they were in, and live on.
 
-    `verdict` is a `ringside.waitfor.Verdict` (None if the scope had nothing to report),
+    `verdict` is a `ringside.watch.waitfor.Verdict` (None if the scope had nothing to report),
     `errors` are the ranks' own Python errors: (rank, name, text, traceback lines), `led` the ranks
     whose error came before they were stuck, and `note` says what else was done.
     """
@@ -48,7 +48,6 @@ class Left(RuntimeError):
         self.text = text
         self.note = note
         self.led = frozenset(led)
-        self._drawn = False
         super().__init__("\n".join(self.lines()))
 
     def lines(self) -> list[str]:
@@ -63,10 +62,6 @@ class Left(RuntimeError):
         ]
 
     def _render_traceback_(self) -> list[str]:
-        # IPython may render an error more than once.
-        if self.verdict is not None and self.verdict.edges and not self._drawn:
-            self._drawn = True
-            _draw_beneath(self.verdict)
         return self.lines()
 
 
@@ -90,25 +85,3 @@ def _raised(errors) -> Iterator[str]:
     for rank, name, text, traceback in errors:
         yield f"rank {rank} raised {name}: {text}"
         yield from (f"    {line}" for line in traceback)
-
-
-def _draw_beneath(verdict) -> None:
-    """Draw the wait-for graph once this cell's error is shown, if this is a notebook."""
-    from IPython import get_ipython
-
-    shell = get_ipython()
-    if getattr(shell, "kernel", None) is None:
-        return
-
-    def show(*_):
-        shell.events.unregister("post_run_cell", show)
-        from IPython.display import display
-        from matplotlib import pyplot
-
-        from ringside import draw
-
-        figure = draw.wait_for(verdict).figure
-        display(figure)
-        pyplot.close(figure)
-
-    shell.events.register("post_run_cell", show)

@@ -16,8 +16,8 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
-from ringside import scope, waitfor
 from ringside.errors import PREFIX
+from ringside.watch import scope, waitfor
 
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
 SETTLE_LIMIT = 1.0  # seconds the ranks get to compare what they did in a cell

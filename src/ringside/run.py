@@ -23,8 +23,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringside import kernels, launch, mpi, waitfor
+from ringside import kernels, launch, mpi
 from ringside.errors import RunError
+from ringside.watch import waitfor
 
 DEADLOCK, MISMATCH, SUSPECTED = 120, 121, 122
 _STATUS = {"mismatch": MISMATCH, "suspected": SUSPECTED}
@@ -33,7 +34,8 @@ TICK = 0.05  # seconds between two looks at the run's directory
 SAMPLE = 0.5  # seconds between two looks at the ranks' shared memory
 LAST_WORDS = 2.0  # seconds the stuck ranks get after a verdict, to say where they were
 PATIENCE = 5.0  # seconds mpiexec gets to end, each time it is asked more firmly
-MANY = 32  # ranks, beyond which a verdict speaks of the stuck ones only
+MANY_RANKS = 32  # beyond which a verdict speaks of the stuck ones only
+MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer shapes
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/\S*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) ")
@@ -201,11 +203,11 @@ def _scope(given: str | None, library: Path | None, launcher: list[str], own: bo
         if not Path(given).is_file():
             raise RunError(f"there is no scope at {given}")
         return Path(given).absolute()
-    usual = kernels.directory() / "libscope.so"
-    built = [usual, *sorted((kernels.ROOT / "kernels" / "build").glob("*/libscope.so"))]
+    default = kernels.directory() / "libscope.so"
+    built = [default, *sorted((kernels.ROOT / "kernels" / "build").glob("*/libscope.so"))]
     built = {path: _loads(path) for path in dict.fromkeys(built) if path.exists()}
     if not built:
-        raise RunError(f"the scope is not built: there is no {usual}. Run `make kernels` first.")
+        raise RunError(f"the scope is not built: there is no {default}. Run `make kernels` first.")
     kind = None if own and library is None else _launcher_family(launcher)
     if library is not None:
         theirs = _family(library.name)
@@ -216,7 +218,7 @@ def _scope(given: str | None, library: Path | None, launcher: list[str], own: bo
             )
         fit = [path for path, loads in built.items() if loads == library]
     elif own:
-        fit = [usual] if usual in built else []
+        fit = [default] if default in built else []
     else:
         fit = [path for path, loads in built.items() if loads and _family(loads.name) == kind]
         foreign = [path for path in fit if not _is_wheel(built[path])]
@@ -416,7 +418,7 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
     verdict = waitfor.verdict(report)
     yield f"Ringside: {verdict.sentences[0]}"
     states = report["states"]
-    shown = states if len(states) <= MANY else [states[r] for r in verdict.ranks[:MANY]]
+    shown = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
     for state in shown:
         place = places.get(state["rank"])
         line = waitfor.line(state)
@@ -528,7 +530,7 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
     """The files that were asked for. One that cannot be written changes nothing else."""
     if not (plan.timeline or plan.events or plan.trace):
         return
-    from ringside import trace
+    from ringside.watch import trace
 
     events = trace.table(directory, notes)
     _doubts(events, notes)
@@ -538,9 +540,25 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
         if plan.trace:
             trace.write_trace(events, plan.trace)
         if plan.timeline:
-            trace.write_timeline(events, plan.timeline, max((n["size"] for n in notes), default=0))
+            _write_timeline(events, plan.timeline, max((n["size"] for n in notes), default=0))
     except OSError as error:
         _say(f"Ringside: {error}")
+
+
+def _write_timeline(events, path: Path, ranks: int) -> None:
+    """The picture of `ringside.draw.timeline`; the file's ending says of which kind."""
+    import matplotlib
+
+    matplotlib.use("svg")
+    from matplotlib import pyplot
+
+    from ringside import draw
+
+    axes = draw.timeline(events, ranks=range(ranks))
+    if len(events) > MANY_CALLS:
+        axes.set_rasterization_zorder(10)
+    axes.get_figure().savefig(path)
+    pyplot.close(axes.get_figure())
 
 
 def _doubts(events, notes: list[dict]) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections import Counter, defaultdict, deque
+from collections import Counter
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
@@ -13,7 +13,6 @@ from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
 from matplotlib.ticker import FuncFormatter, MaxNLocator
 
-from ringside import waitfor
 from ringside.draw.page import (
     FONT,
     INK,
@@ -26,6 +25,8 @@ from ringside.draw.page import (
     rank_words,
     sentence,
 )
+from ringside.watch import waitfor
+from ringside.watch.messages import Message, family, messages
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -43,117 +44,6 @@ BAR = 0.62  # height of a bar, in rows
 
 
 # --- timeline ------------------------------------------------------------------------------
-
-_SENDS = {"Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend"}
-_RECEIVES = {"Recv", "Irecv", "Mrecv", "Imrecv"}
-_LOCAL = {"Cancel", "Request_free", "Start", "Startall", "Iprobe", "Improbe"}
-
-
-def _family(call: str) -> str:
-    """The family a call belongs to, by its name."""
-    name = call.removeprefix("MPI_").removesuffix("_c").removesuffix("_init")
-    if name in _SENDS:
-        return "send"
-    if name in _RECEIVES:
-        return "recv"
-    if name.lstrip("I").lower().startswith("sendrecv"):
-        return "sendrecv"
-    if name.startswith(("Wait", "Test", "Probe", "Iprobe", "Mprobe", "Improbe")):
-        return "wait"
-    return "other" if name in _LOCAL else "collective"
-
-
-class Message(NamedTuple):
-    """A send and where it ended: ``end`` is None if no receive of it finished.
-
-    ``sure``: which receive it was follows from MPI's order alone.
-    """
-
-    source: int
-    dest: int
-    start: float
-    end: float | None
-    bytes: int
-    tag: int
-    sure: bool
-
-
-def _transfers(rows: list) -> tuple[list, list]:
-    """The sends, and the receives with the time each one finished (infinity: it never did).
-
-    A nonblocking or persistent receive is finished by the last Wait or Test with its request
-    number before it is started again, and that row knows the source and the tag if the receive
-    did not. MPI_Sendrecv has two rows, a send and a receive with the number negated.
-    """
-    started: dict[tuple[int, int], list] = {}
-    prepared: dict[tuple[int, int], str] = {}
-    sends, receives = [], []
-    for row in rows:
-        key = (row.rank, row.request)
-        family, call = _family(row.call), row.call.removesuffix("_c")
-        if call.endswith("_init"):
-            prepared[key] = family
-        elif family == "wait":
-            if key in started and not row.left:
-                peer, tag = (row.peer, row.tag) if row.peer >= 0 else started[key][3:5]
-                started[key][1:5] = row.end, row.rank, peer, tag
-        else:
-            if call in ("MPI_Start", "MPI_Startall"):
-                family = prepared.get(key, "other")
-            if family == "sendrecv":
-                family = "recv" if row.request < 0 else "send"
-            if family == "send" and row.peer >= 0:
-                sends.append(row)
-            elif row.left:  # by a break: it received nothing
-                continue
-            elif family == "recv" and (row.peer >= -1 or "mrecv" in call.lower()):
-                receives.append(
-                    [row.start, row.end, row.rank, max(row.peer, -1), row.tag, row.comm]
-                )
-                if row.request > 0:
-                    receives[-1][1] = math.inf
-                    started[key] = receives[-1]
-    return sends, receives
-
-
-def messages(rows: list) -> list[Message]:
-    """Join sends to receives by source, destination, tag and communicator, in order.
-
-    The n-th send goes to the n-th receive. A receive from any source or with any tag takes the
-    earliest message that no other receive asks for by name.
-    """
-    sends, receives = _transfers(rows)
-    waiting: dict[tuple, deque] = defaultdict(deque)
-    for send in sends:
-        if not send.left:
-            waiting[send.peer, send.comm, send.rank, send.tag].append(send)
-    named = Counter((dest, comm, peer, tag) for _, _, dest, peer, tag, comm in receives)
-    ends: dict[int, float] = {}
-    doubtful = set()
-    for _, end, dest, peer, tag, comm in sorted(receives, key=lambda receive: receive[0]):
-        if peer >= 0 and tag >= 0:
-            channels = [(dest, comm, peer, tag)]
-        else:
-            channels = [
-                c
-                for c in waiting
-                if c[:2] == (dest, comm) and peer in (-1, c[2]) and tag in (-1, c[3])
-            ]
-            doubtful.update(channels)
-        heads = [
-            (named[channel] >= len(waiting[channel]), waiting[channel][0].start, channel)
-            for channel in channels
-            if waiting.get(channel) and waiting[channel][0].start <= end
-        ]
-        named[dest, comm, peer, tag] -= 1
-        if heads:
-            ends[id(waiting[min(heads)[2]].popleft())] = end
-    return [
-        Message(s.rank, s.peer, s.start, None if end == math.inf else end, s.bytes, s.tag, sure)
-        for s in sends
-        for end in [ends.get(id(s), math.inf)]
-        for sure in [(s.peer, s.comm, s.rank, s.tag) not in doubtful]
-    ]
 
 
 def _calls(rows: list) -> list:
@@ -176,12 +66,12 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
         total[row.rank] += row.blocked
         if row.rank not in longest or row.blocked > longest[row.rank].blocked:
             longest[row.rank] = row
-    most = max(total.values())
+    maximum = max(total.values())
     unit, scale = clock(span)
-    share = f"{number(most / scale)} {unit} of {number(span / scale)} {unit}"
-    if most < 0.01 * span:
+    share = f"{number(maximum / scale)} {unit} of {number(span / scale)} {unit}"
+    if maximum < 0.01 * span:
         return f"no rank was blocked for more than 1% of the {number(span / scale)} {unit}"
-    equal = sorted(rank for rank, value in total.items() if value >= 0.9 * most)
+    equal = sorted(rank for rank, value in total.items() if value >= 0.9 * maximum)
     how = "about equally long,"
     last = max(row.end for row in calls) - 0.05 * span
     at_end = sorted({r.rank for r in calls if r.end >= last and 2 * r.blocked > r.end - r.start})
@@ -194,7 +84,7 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
     else:
         row = longest[equal[0]]
         words = f"rank {row.rank} was blocked longest, {share}"
-        where, way = row.call, {"send": "to", "recv": "from"}.get(_family(row.call))
+        where, way = row.call, {"send": "to", "recv": "from"}.get(family(row.call))
         if way and row.peer >= 0:
             where += f" {way} rank {row.peer}"
     whole = all(longest[rank].blocked >= 0.9 * total[rank] for rank in equal)
@@ -205,7 +95,7 @@ def _message_words(messages: list[Message], calls: list) -> str:
     lost = [message for message in messages if message.end is None]
     count = len(messages)
     if not messages:
-        tried = any(_family(row.call) == "recv" for row in calls)
+        tried = any(family(row.call) == "recv" for row in calls)
         return "no message was sent" if tried else ""
     if not lost:
         return "the message was received" if count == 1 else f"all {count} messages were received"
@@ -286,14 +176,14 @@ def _bars(ax: Axes, calls: list, level: dict[int, int], span: float) -> tuple[li
     row_height = figure.get_figheight() * 72 * ax.get_position().height / len(level)
     size = max(5.0, min(9.0, 0.27 * BAR * row_height))
     handles, labels = [], []
-    for family, (name, colour, marker, lane) in FAMILIES.items():
-        members = [row for row in calls if _family(row.call) == family]
+    for kind, (name, colour, marker, lane) in FAMILIES.items():
+        members = [row for row in calls if family(row.call) == kind]
         if not members:
             continue
         edge = {"edgecolor": INK if few else colour, "linewidth": 0.8}
         boxes = [_box_of(row.start, row.end, level[row.rank]) for row in members]
         ax.add_collection(
-            PolyCollection(boxes, facecolor=colour, zorder=2, gid=f"bars {family}", **edge),
+            PolyCollection(boxes, facecolor=colour, zorder=2, gid=f"bars {kind}", **edge),
             autolim=False,
         )
         points, last = [], {}
@@ -306,7 +196,7 @@ def _bars(ax: Axes, calls: list, level: dict[int, int], span: float) -> tuple[li
                 )
         look = {"marker": marker, "markersize": size, "markerfacecolor": "white"}
         look |= {"markeredgecolor": INK, "linestyle": "none"}
-        ax.plot(*zip(*points, strict=True), zorder=5, gid=f"markers {family}", **look)
+        ax.plot(*zip(*points, strict=True), zorder=5, gid=f"markers {kind}", **look)
         handles.append((Patch(facecolor=colour, edgecolor=INK), Line2D([], [], **look)))
         labels.append(name)
     if waits := [row for row in calls if row.blocked * width >= 1]:
@@ -317,7 +207,7 @@ def _bars(ax: Axes, calls: list, level: dict[int, int], span: float) -> tuple[li
         labels.append("blocked")
     for row in calls if few and row_height > 28 else []:
         short = row.call.removeprefix("MPI_")
-        arrow = {"send": "→", "recv": "←"}.get(_family(row.call))
+        arrow = {"send": "→", "recv": "←"}.get(family(row.call))
         names = [f"{short} {arrow} {row.peer}", short] if arrow and row.peer >= 0 else [short]
         room = ((row.end - row.start) * width - 3 * size) / (0.62 * FONT)  # in letters
         if words := next((name for name in names if len(name) < room), ""):

@@ -81,9 +81,9 @@ def _paper(ax: Axes) -> None:
 
 def _sizes(ax: Axes, nbytes) -> None:
     """A logarithmic axis of message sizes, with the sizes of computing at its ticks."""
-    least, greatest = int(min(nbytes)).bit_length() - 1, int(max(nbytes)).bit_length()
+    minimum, maximum = int(min(nbytes)).bit_length() - 1, int(max(nbytes)).bit_length()
     ax.set_xscale("log", base=2)
-    ax.set_xticks(2.0 ** np.arange(least, greatest + 1, max(1, (greatest - least) // 6)))
+    ax.set_xticks(2.0 ** np.arange(minimum, maximum + 1, max(1, (maximum - minimum) // 6)))
     ax.xaxis.set_minor_locator(NullLocator())
     ax.xaxis.set_major_formatter(FuncFormatter(_size))
     ax.set_xlabel("Message (bytes)", fontsize=FONT)
@@ -151,9 +151,9 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
     legend(ax, handles, [*series, *(fits or {})], 3)
     parts = []
     for name, deciles in series.items():
-        least, greatest = deciles.index[0], deciles.index[-1]
+        minimum, maximum = deciles.index[0], deciles.index[-1]
         times = deciles[0.5].iloc[-1] / deciles[0.5].iloc[0]
-        parts.append(f"{name} takes {times:.2g} times as long on {greatest} ranks as on {least}")
+        parts.append(f"{name} takes {times:.2g} times as long on {maximum} ranks as on {minimum}")
     return finish(ax, sentence("; ".join(parts)), 60)
 
 
@@ -216,7 +216,7 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
     """Times by variant and source on a logarithmic axis, from a tidy table of one message size.
 
     ``table`` has the columns ``source``, ``variant`` and ``seconds``, one row a measurement. A
-    mark is the median of a source's measurements, its line goes from the least to the greatest.
+    mark is the median of a source's measurements, its line goes from the minimum to the maximum.
     """
     variants, sources = list(table["variant"].unique()), list(table["source"].unique())
     ax = axes_for(ax, 4.4 if len(variants) <= LABELS else 5.6)
@@ -244,8 +244,8 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
     legend(ax, handles, sources, 3)
     parts = []
     for source in sources:
-        least, greatest = medians[source].idxmin(), medians[source].idxmax()
+        fastest, slowest = medians[source].idxmin(), medians[source].idxmax()
         fast, slow = duration(medians[source].min()), duration(medians[source].max())
-        parts.append(f"{source}: {least} is fastest with {fast}, {greatest} slowest with {slow}")
+        parts.append(f"{source}: {fastest} is fastest with {fast}, {slowest} slowest with {slow}")
     below = 20 + 0.6 * FONT * max(map(len, variants)) if upright else 42
     return finish(ax, sentence("; ".join(parts)), below)

@@ -12,7 +12,6 @@ from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
-from ringside import waitfor
 from ringside.draw.page import (
     FONT,
     INK,
@@ -26,6 +25,7 @@ from ringside.draw.page import (
     rank_words,
     sentence,
 )
+from ringside.watch import waitfor
 
 # state of a rank: (words in the legend, corners of the shape (0 = circle), colour, hatch)
 STATES = {
@@ -336,7 +336,7 @@ def _best_box(
     middle = _curve(here, there, bend, 0.5)
     outward = normal[0] * middle[0] + normal[1] * middle[1]
     side = math.copysign(1, bend if bend else (outward if abs(outward) > 1e-9 else 1))
-    best, least = None, math.inf
+    best, minimum = None, math.inf
     for t in (0.5, 0.44, 0.56, 0.38, 0.62, 0.32, 0.68, 0.26, 0.74, 0.2):
         x, y = _curve(here, there, bend, t)
         for sign in (side, -side):
@@ -345,8 +345,8 @@ def _best_box(
             cost += sum(5 + 100 * area for other in taken if (area := box.overlap(other)))
             cost += sum(abs(px - box.x) < box.w and abs(py - box.y) < box.h for px, py in dots)
             cost += 50 * max(0, abs(box.x) + box.w - limits[0], abs(box.y) + box.h - limits[1])
-            if cost < least:
-                best, least = box, cost
+            if cost < minimum:
+                best, minimum = box, cost
     return best
 
 

@@ -11,7 +11,7 @@ from matplotlib.patches import Patch, Rectangle
 from ringside.draw.page import FONT, INK, OKABE_ITO, axes_for, finish, legend, sentence
 
 GAP = 0.6  # between two layers, in cells
-MOST = 12  # ranks along a dimension: more cannot be read
+MAXIMUM = 12  # ranks along a dimension: more cannot be read
 
 
 def grid(dims: Sequence[int], rank: int = 0, ax: Axes | None = None) -> Axes:
@@ -21,8 +21,10 @@ def grid(dims: Sequence[int], rank: int = 0, ax: Axes | None = None) -> Axes:
     Raises ValueError for another number of dimensions, or a rank outside.
     """
     dims = tuple(int(n) for n in dims)
-    if len(dims) != 3 or min(dims) < 1 or max(dims) > MOST:
-        raise ValueError(f"dims must be three numbers from 1 to {MOST}, not {dims}; try (2, 2, 2)")
+    if len(dims) != 3 or min(dims) < 1 or max(dims) > MAXIMUM:
+        raise ValueError(
+            f"dims must be three numbers from 1 to {MAXIMUM}, not {dims}; try (2, 2, 2)"
+        )
     if not 0 <= rank < np.prod(dims):
         raise ValueError(f"rank {rank} is not on a grid of {np.prod(dims)} ranks; try rank=0")
     around = _neighbours(dims, rank)

@@ -12,7 +12,7 @@ from matplotlib.patches import Patch, Rectangle
 from ringside.draw.page import FONT, INK, OKABE_ITO, axes_for, finish, legend, listed, sentence
 
 if TYPE_CHECKING:
-    from ringside.datatype import Layout
+    from ringside.watch.datatype import Layout
 
 # Colour and hatch of the first copy, the second and so on, in turn.
 COPIES = [
@@ -22,13 +22,13 @@ COPIES = [
     (OKABE_ITO["yellow"], "xx"),
     (OKABE_ITO["purple"], "\\\\\\"),
 ]
-LINES, LINE, MOST = 24, 128, 3000  # lines in a picture, bytes on a line, elements drawn
+LINES, LINE, MAXIMUM = 24, 128, 3000  # lines in a picture, bytes on a line, elements drawn
 
 
 def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = None) -> Axes:
     """`count` copies of a datatype in memory, as `MPI_Send(buffer, count, t, ...)` reads them.
 
-    ``t`` is what `ringside.datatype.layout` returned, or an mpi4py Datatype of this process.
+    ``t`` is what `ringside.watch.datatype.layout` returned, or an mpi4py Datatype of this process.
     ``line``: bytes on a line of the picture, for example the length of a matrix's row. A box is an
     element, the digit in it the copy it belongs to. The bracket above marks a copy's extent: the
     next one begins where it ends. Where copies overlap, their boxes share the height.
@@ -49,7 +49,7 @@ def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = 
     width = line or _width(first, last)
     first -= first % (line or 8)
     lines = -((first - last) // width)
-    if len(elements) > MOST or lines > LINES:
+    if len(elements) > MAXIMUM or lines > LINES:
         raise ValueError(
             f"{len(elements):,} elements on {lines:,} lines of {width:,} B are more than a picture "
             "shows: choose a smaller count, a longer line or a smaller type."
@@ -70,7 +70,7 @@ def _layout(t: Any) -> Layout:
     if hasattr(t, "elements") and hasattr(t, "extent"):
         return t
     if hasattr(t, "Get_envelope"):
-        from ringside.datatype import layout
+        from ringside.watch.datatype import layout
 
         return layout(t)
     raise ValueError(
@@ -106,8 +106,8 @@ def _places(elements: list) -> list[tuple[int, int]]:
     owners, found = _owners(elements), []
     for at, nbytes, copy in elements:
         here = [owners[byte] for byte in range(at, at + nbytes)]
-        most = max(here, key=len)
-        found.append((most.index(copy), len(most)))
+        longest = max(here, key=len)
+        found.append((longest.index(copy), len(longest)))
     return found
 
 

@@ -33,7 +33,7 @@ class Verdict:
     cause: "circle", "tag", "source", "communicator", "collective", "finished", or, where the kind
     says it all, "mismatch", "suspected" or "stopped".
     sentences: the cause first, then one line a stuck rank, then what became of it.
-    report: the scope's own report, as `ringside.scope.report` gives it.
+    report: the scope's own report, as `ringside.watch.scope.report` gives it.
     """
 
     kind: str

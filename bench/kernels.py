@@ -4,14 +4,12 @@ Each pair takes turns in one process pair, a block of the one and a block of the
 block of each counts, as other programs slow some of them. The scope is not there.
 """
 
-import os
-import signal
 import sys
 import tempfile
-import time
 from pathlib import Path
 
-from bench import MARK, compile_program, end_all, environment, interrupted, row, run, show
+from processes import compiled, environment, place, run
+from table import ratios, row, show
 
 from ringside import kernels, mpi
 
@@ -19,66 +17,6 @@ SIZES = [8, 64, 512, 4096, 32_768, 262_144, 1_048_576, 4_194_304]
 CLASSIC = ["sendrecv", "redblack", "isend_recv_wait", "irecv_send_wait", "irecv_isend_wait"]
 CLASSIC += ["irecv_isend_waitall", "persistent", "neighbor_alltoall"]
 PROCESSES = 5  # turns, with processes of their own: where memory lies differs from one to the next
-
-# One line a size: bytes, microseconds of a round trip by hand, and by the kernel.
-PLAIN = r"""
-#include <mpi.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-#include "ringside.h"
-
-enum { BLOCKS = 12, MOST = 1000 };
-
-static double by_hand(char *out, char *in, int bytes, int rank, int trips) {
-    double start = 0;
-    MPI_Barrier(MPI_COMM_WORLD);
-    for (int i = 0; i <= trips; i++) {
-        if (i == 1)
-            start = MPI_Wtime();
-        if (rank == 0)
-            MPI_Send(out, bytes, MPI_BYTE, 1, 0, MPI_COMM_WORLD);
-        MPI_Recv(in, bytes, MPI_BYTE, 1 - rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
-        if (rank == 1)
-            MPI_Send(out, bytes, MPI_BYTE, 0, 0, MPI_COMM_WORLD);
-    }
-    return (MPI_Wtime() - start) / trips;
-}
-
-int main(int argc, char **argv) {
-    int rank;
-    MPI_Init(&argc, &argv);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    for (int a = 1; a < argc; a++) {
-        const int bytes = atoi(argv[a]);
-        const int trips = 5 + 64000000 / (bytes + 64000) / BLOCKS; /* about as long for each size */
-        const int64_t settings[] = {1, trips};
-        char *out = ringside_allocate(bytes), *in = ringside_allocate(bytes);
-        memset(out, 1, (size_t)bytes);
-        memset(in, 2, (size_t)bytes);
-        double hand = 1e9, kernel = 1e9;
-        for (int block = 0; block < BLOCKS; block++) {
-            double seconds;
-            int64_t wrong;
-            const double time = by_hand(out, in, bytes, rank, trips);
-            if (time < hand)
-                hand = time;
-            if (ringside_pingpong.run(MPI_COMM_WORLD, "blocking", bytes, settings, 1, &seconds,
-                                      &wrong))
-                MPI_Abort(MPI_COMM_WORLD, 1);
-            if (seconds < kernel)
-                kernel = seconds;
-        }
-        if (rank == 0)
-            printf("%d %.5f %.5f\n", bytes, 1e6 * hand, 1e6 * kernel);
-        free(out);
-        free(in);
-    }
-    MPI_Finalize();
-    return 0;
-}
-"""
 
 
 def ping_pong_in_python(sizes: list[int]) -> None:
@@ -165,8 +103,8 @@ def turns(ranks: int, *command) -> dict[str, tuple[list[float], list[float]]]:
     for turn in range(PROCESSES):
         name = f"{Path(command[0]).name} {command[-1]}"
         print(f"{name}, {turn + 1} of {PROCESSES}", file=sys.stderr, flush=True)
-        place = environment(Path(tempfile.gettempdir()))
-        for line in run([mpi.mpiexec(), "-n", ranks, *command], place).splitlines():
+        variables = environment(Path(tempfile.gettempdir()))
+        for line in run([mpi.mpiexec(), "-n", ranks, *command], variables).splitlines():
             what, one, other = line.split()
             pair = found.setdefault(what, ([], []))
             pair[0].append(float(one))
@@ -178,18 +116,14 @@ def ping_pong_rows(directory: Path) -> list[tuple]:
     """The kernel against a loop by hand in C, with a bar, and mpi4py against the kernel."""
     libraries = kernels.directory()
     options = [f"-I{kernels.ROOT / 'kernels'}", f"-L{libraries}", f"-Wl,-rpath,{libraries}"]
-    program = compile_program(directory, PLAIN, *options, "-lkernels")
+    program = compiled(directory, "by_hand.c", *options, "-lkernels")
     table = []
     for nbytes, (hand, kernel) in turns(2, program, *SIZES).items():
-        ratios = [a / b for a, b in zip(kernel, hand, strict=True)]
-        table.append(
-            row(f"ping-pong {int(nbytes):,} B, C : by hand, us", kernel, hand, ratios, 1.05, 3)
-        )
+        name = f"ping-pong {int(nbytes):,} B, C : by hand, us"
+        table.append(row(name, kernel, hand, ratios(kernel, hand), 1.05, 3))
     for nbytes, (python, kernel) in turns(2, sys.executable, __file__, "ping-pong").items():
-        ratios = [a / b for a, b in zip(python, kernel, strict=True)]
-        table.append(
-            row(f"ping-pong {int(nbytes):,} B, mpi4py : C, us", python, kernel, ratios, None, 3)
-        )
+        name = f"ping-pong {int(nbytes):,} B, mpi4py : C, us"
+        table.append(row(name, python, kernel, ratios(python, kernel), None, 3))
     return table
 
 
@@ -198,15 +132,15 @@ def halo_rows() -> list[tuple]:
     found = turns(8, sys.executable, __file__, "halo")
     table = []
     for method, (swap, copy) in found.items():
-        ratios = [a / b for a, b in zip(swap, copy, strict=True)]
-        table.append(row(f"halo {method} : memcpy, us", swap, copy, ratios, None, 1))
+        table.append(row(f"halo {method} : memcpy, us", swap, copy, ratios(swap, copy), None, 1))
     classic = [swap for method, (swap, _) in found.items() if method in CLASSIC]
     best, of_eight = (
         [min(times) for times in zip(*group, strict=True)]
         for group in ([swap for swap, _ in found.values()], classic)
     )
-    ratios = [a / b for a, b in zip(best, of_eight, strict=True)]
-    table.append(row("halo, best : best of the eight, us", best, of_eight, ratios, 1.0, 1))
+    table.append(
+        row("halo, best : best of the eight, us", best, of_eight, ratios(best, of_eight), 1.0, 1)
+    )
     return table
 
 
@@ -216,26 +150,16 @@ def matrix_rows() -> list[tuple]:
     table = []
     for what, (resized, other) in turns(4, sys.executable, __file__, "matrix").items():
         side, variant = what.split(":")
-        ratios = [a / b for a, b in zip(resized, other, strict=True)]
         bar = 1.0 if variant == "messages" and int(side) >= 200 else None
         name = f"matrix {side} x {side}, resized : {variant}, us"
-        table.append(row(name, resized, other, ratios, bar, 1))
+        table.append(row(name, resized, other, ratios(resized, other), bar, 1))
     return table
 
 
 def main() -> None:
     """Measure everything, print the table, leave nothing behind."""
-    os.environ[MARK] = f"{os.getpid()}-{time.time_ns()}"
-    signal.signal(signal.SIGTERM, interrupted)
-    signal.signal(signal.SIGHUP, interrupted)
-    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
-        try:
-            table = ping_pong_rows(Path(directory)) + halo_rows() + matrix_rows()
-        except KeyboardInterrupt:
-            sys.exit("bench: interrupted")
-        finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
-            end_all()
+    with place() as directory:
+        table = ping_pong_rows(directory) + halo_rows() + matrix_rows()
     show(table)
     print(f"\nMedian (lowest to highest) of {PROCESSES} turns, fastest block of each.")
 

@@ -8,8 +8,6 @@ everything could be measured.
 import contextlib
 import json
 import os
-import shlex
-import signal
 import statistics
 import subprocess
 import sys
@@ -18,6 +16,8 @@ import time
 from pathlib import Path
 
 import psutil
+from processes import compiled, end_all, environment, marked, place, run
+from table import ratios, row, show
 
 from ringside import kernels, launch, mpi
 
@@ -33,158 +33,7 @@ JAM = 5_000_000  # doubles in a message of the deadlock: 40 MB
 CALLS = 4  # on the critical path of a round trip: two sends and two receives
 RING = {1_000: 400, 5_000_000: 5}  # doubles: repetitions of a block
 RING_BLOCKS = 5
-WORKER_LIMIT = 150.0
 RECOVERY_LIMIT = 60.0
-MARK = "RINGSIDE_BENCH"  # in the environment of every process started here
-
-# One line a block: how the scope stood, bytes, microseconds of a round trip.
-PING = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <mpi.h>
-#include <pthread.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <unistd.h>
-
-static char buffer[1000000];
-
-static void *sleeper(void *unused) {
-    pause();
-    return unused;
-}
-
-static void trips(int rank, int bytes, int n) {
-    const MPI_Comm world = MPI_COMM_WORLD;
-    const int peer = bytes ? 1 - rank : MPI_PROC_NULL; /* no bytes: the bare calls, to nobody */
-    for (int i = 0; i < n; i++) {
-        if (rank == 0)
-            MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, world);
-        MPI_Recv(buffer, bytes, MPI_BYTE, peer, 0, world, MPI_STATUS_IGNORE);
-        if (rank == 1)
-            MPI_Send(buffer, bytes, MPI_BYTE, peer, 0, world);
-    }
-}
-
-int main(int argc, char **argv) {
-    static const struct {
-        int bytes, trips, blocks;
-    } plan[] = {{0, 2000, 200}, {8, 1000, 600}, {sizeof buffer, 10, 160}};
-    int rank, level;
-    /* Like an engine: it has other threads, and mpi4py asks for all there is. */
-    pthread_t other;
-    if (pthread_create(&other, NULL, sleeper, NULL))
-        return 1;
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    void (*turn)(bool) = (void (*)(bool))dlsym(RTLD_DEFAULT, "scope_switch");
-    long long (*events)(void *, long long) =
-        (long long (*)(void *, long long))dlsym(RTLD_DEFAULT, "scope_events");
-    for (int p = 0; p < 3; p++) {
-        const double end = MPI_Wtime() + 1; /* on a busy machine fewer blocks must do */
-        int late = 0;
-        for (int block = 0; block < plan[p].blocks && (block < 4 || !late); block++) {
-            const bool on = turn && block % 2;
-            /* PMPI: the scope must not see the calls between which it is switched. */
-            PMPI_Barrier(MPI_COMM_WORLD);
-            if (turn)
-                turn(on);
-            PMPI_Barrier(MPI_COMM_WORLD);
-            trips(rank, plan[p].bytes, plan[p].trips / 10);
-            const double start = MPI_Wtime();
-            trips(rank, plan[p].bytes, plan[p].trips);
-            const double seconds = MPI_Wtime() - start;
-            late = MPI_Wtime() > end;
-            PMPI_Bcast(&late, 1, MPI_INT, 0, MPI_COMM_WORLD);
-            if (rank == 0 && (turn || block % 2)) /* as many blocks absent as off */
-                printf("%s %d %.5f\n", !turn ? "absent" : on ? "on" : "off", plan[p].bytes,
-                       1e6 * seconds / plan[p].trips);
-        }
-    }
-    if (turn)
-        turn(true);
-    if (events && events(NULL, 0) == 0) {
-        fprintf(stderr, "the scope is loaded and has seen nothing\n");
-        MPI_Abort(MPI_COMM_WORLD, 1);
-    }
-    MPI_Finalize();
-    return 0;
-}
-"""
-
-# One line a block: what, how the scope stood, microseconds.
-LOAD = r"""
-#define _GNU_SOURCE
-#include <dlfcn.h>
-#include <mpi.h>
-#include <stdbool.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-
-enum { REQUESTS = 100000, REDUCTIONS = 100, BLOCKS = 60 };
-
-static int rank;
-
-/* Half of them to the other rank and half from it; how long the last call took of all that. */
-static double many(double *last) {
-    static MPI_Request requests[REQUESTS];
-    static double in[REQUESTS / 2], out[REQUESTS / 2];
-    const double start = PMPI_Wtime();
-    for (int i = 0; i < REQUESTS / 2; i++)
-        MPI_Irecv(&in[i], 1, MPI_DOUBLE, 1 - rank, 0, MPI_COMM_WORLD, &requests[i]);
-    for (int i = 0; i < REQUESTS / 2; i++)
-        MPI_Isend(&out[i], 1, MPI_DOUBLE, 1 - rank, 0, MPI_COMM_WORLD,
-                  &requests[REQUESTS / 2 + i]);
-    const double middle = PMPI_Wtime();
-    MPI_Waitall(REQUESTS, requests, MPI_STATUSES_IGNORE);
-    const double end = PMPI_Wtime();
-    *last = end - middle;
-    return end - start;
-}
-
-static double reduce(void) {
-    double in = 1, out;
-    const double start = PMPI_Wtime();
-    for (int i = 0; i < REDUCTIONS; i++)
-        MPI_Allreduce(&in, &out, 1, MPI_DOUBLE, MPI_SUM, MPI_COMM_WORLD);
-    return (PMPI_Wtime() - start) / REDUCTIONS;
-}
-
-int main(int argc, char **argv) {
-    int level;
-    const bool requests = strcmp(argv[1], "requests") == 0;
-    const double limit = atof(argv[2]);
-    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
-    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
-    void (*turn)(bool) = (void (*)(bool))dlsym(RTLD_DEFAULT, "scope_switch");
-    const double end = PMPI_Wtime() + limit;
-    for (int block = 0, late = 0; block < BLOCKS && (block < 6 || !late); block++) {
-        const bool on = turn && block % 2;
-        /* PMPI: the scope must not see the calls between which it is switched. */
-        PMPI_Barrier(MPI_COMM_WORLD);
-        if (turn)
-            turn(on);
-        PMPI_Barrier(MPI_COMM_WORLD);
-        double last = 0;
-        double seconds = requests ? many(&last) : reduce();
-        late = PMPI_Wtime() > end;
-        PMPI_Bcast(&late, 1, MPI_INT, 0, MPI_COMM_WORLD);
-        const char *how = !turn ? "absent" : on ? "on" : "off";
-        if (rank == 0 && block >= 2) { /* the first two warm up */
-            printf("%s %s %.3f\n", requests ? "requests" : "reduce", how, 1e6 * seconds);
-            if (requests)
-                printf("waitall %s %.3f\n", how, 1e6 * last);
-        }
-    }
-    if (turn)
-        turn(true);
-    MPI_Finalize();
-    return 0;
-}
-"""
-
 
 # ---------------------------------------------------------------- what the engines run
 
@@ -285,18 +134,6 @@ def ring_in_python(doubles, reps):
 
 
 # ---------------------------------------------------------------- the two clusters
-
-
-def marked() -> list[psutil.Process]:
-    """The other processes of this run."""
-    found = []
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.environ().get(MARK) == os.environ[MARK]:
-                found.append(process)
-        except psutil.Error:  # gone, or somebody else's
-            continue
-    return found
 
 
 def memory() -> tuple[float, float]:
@@ -447,70 +284,6 @@ TURNS = {"ringside": ringside_turn, "stock": stock_turn, "busy": busy_turn}
 # ---------------------------------------------------------------- running them
 
 
-def environment(directory: Path) -> dict[str, str]:
-    """For every process started here: its mark, its own IPython directory, this environment."""
-    own = str(Path(sys.prefix) / "bin")
-    return mpi.environment() | {
-        "PATH": os.pathsep.join([own, os.environ.get("PATH", os.defpath)]),
-        "IPYTHONDIR": str(directory / "ipython"),
-        "IPP_NONINTERACTIVE": "1",
-        "OMP_NUM_THREADS": "1",
-        MARK: os.environ[MARK],
-    }
-
-
-def run(command: list, env: dict[str, str]) -> str:
-    """The command's output; SystemExit with the end of its messages when it fails."""
-    with tempfile.TemporaryFile("w+") as errors:
-        process = subprocess.Popen(
-            list(map(str, command)),
-            env=env,
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=errors,
-            text=True,
-            start_new_session=True,  # Ctrl-C is for this process, which ends the others
-        )
-        try:
-            output, _ = process.communicate(timeout=WORKER_LIMIT)
-            how = f"ended with status {process.returncode}"
-        except subprocess.TimeoutExpired:
-            how = f"took more than {WORKER_LIMIT:.0f} s"
-        if process.returncode != 0:
-            errors.seek(0)
-            tail = "\n".join(errors.read().splitlines()[-20:])
-            raise SystemExit(f"bench: {shlex.join(map(str, command))} {how}:\n{tail}")
-    return output
-
-
-def end_all() -> None:
-    """End every process started here, and remove its shared memory."""
-    for _ in range(3):  # one of them may be starting another
-        if not (processes := marked()):
-            return
-        files = launch.shared_memory([process.pid for process in processes])
-        for process in processes:
-            process.kill()
-        psutil.wait_procs(processes, timeout=5)
-        launch.remove(files)
-
-
-def compile_program(directory: Path, text: str, *options) -> Path:
-    """A program in C, compiled as kernels/Makefile compiles."""
-    source, program = directory / "program.c", directory / "program"
-    source.write_text(text)
-    prefix = Path(sys.prefix)
-    command = ["mpicc"]
-    libraries = ["-ldl"]
-    if (prefix / "include" / "mpi.h").exists():
-        command = [os.environ.get("CC", "cc"), "-isystem", prefix / "include"]
-        libraries = [f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-Wl,--disable-new-dtags"]
-        libraries += ["-lmpi", "-ldl"]
-    command += ["-std=c11", "-O2", source, "-o", program, *options, *libraries]
-    run(command, environment(directory))
-    return program
-
-
 def ping(program: Path, scope: bool) -> dict[tuple[str, int], float]:
     """The fastest block of one process pair: (absent, off or on; bytes) -> us a round trip."""
     preload = [f"LD_PRELOAD={kernels.directory() / 'libscope.so'}"] if scope else []
@@ -539,8 +312,7 @@ def load(program: Path, what: str, n: int, scope: bool) -> dict[tuple[str, str],
 
 def measure_loads(directory: Path) -> list[dict]:
     """Turns of many requests on two ranks and small reductions on four, absent and present."""
-    (directory / "load").mkdir()
-    program = compile_program(directory / "load", LOAD)
+    program = compiled(directory, "load.c")
     found = []
     for pair in turns(PAIRS, PAIRS_LIMIT):
         order = (False, True) if pair % 2 == 0 else (True, False)
@@ -552,10 +324,10 @@ def measure_loads(directory: Path) -> list[dict]:
     return found
 
 
-def turns(most: int, limit: float):
-    """Counts up to `most`, or for as long as the next turn should end within `limit` seconds."""
+def turns(maximum: int, limit: float):
+    """Counts up to `maximum`, or for as long as the next turn should end within `limit` seconds."""
     begun = time.monotonic()
-    for turn in range(most):
+    for turn in range(maximum):
         if (time.monotonic() - begun) * (turn + 1) > limit * turn > 0:
             return
         yield turn
@@ -578,7 +350,7 @@ def measure(directory: Path) -> dict[str, list[dict]]:
     print("requests and reductions", file=sys.stderr, flush=True)
     found["loads"] = measure_loads(directory)
     print("pings", file=sys.stderr, flush=True)
-    program = compile_program(directory, PING)
+    program = compiled(directory, "ping.c")
     pings = []
     for pair in turns(PAIRS, PAIRS_LIMIT):
         # A B, then B A: whoever comes second has no advantage from it.
@@ -588,30 +360,6 @@ def measure(directory: Path) -> dict[str, list[dict]]:
 
 
 # ---------------------------------------------------------------- the table
-
-
-def spread(values: list[float], digits: int = 2) -> str:
-    """Median and extremes: '3.41 (3.30-3.62)'."""
-    low, high = min(values), max(values)
-    return f"{statistics.median(values):.{digits}f} ({low:.{digits}f} to {high:.{digits}f})"
-
-
-def row(what: str, ours: list, other: list, values: list, bar: float | None, digits=2) -> tuple:
-    """One line of the table; the median is held against the bar."""
-    met = "" if bar is None else "yes" if statistics.median(values) <= bar else "no"
-    return (
-        what,
-        spread(ours, digits),
-        spread(other, digits) if other else "",
-        spread(values, 3),
-        "" if bar is None else f"<= {bar:.2f}",
-        met,
-    )
-
-
-def ratios(ours: list[float], other: list[float]) -> list[float]:
-    """Ratios of neighbours in time."""
-    return [a / b for a, b in zip(ours, other, strict=True)]
 
 
 def cluster_rows(ours: list[dict], stock: list[dict]) -> list[tuple]:
@@ -696,34 +444,11 @@ def ring_rows(ours: list[dict]) -> list[tuple]:
     return table
 
 
-def show(table: list[tuple]) -> None:
-    """Print the table."""
-    head = ("what", "ringside", "against", "ratio or value", "bar", "met")
-    lines = [head, *table]
-    widths = [max(len(line[i]) for line in lines) for i in range(len(head))]
-    for line in lines:
-        print("  ".join(text.ljust(width) for text, width in zip(line, widths, strict=True)))
-
-
-def interrupted(*_):
-    """Leave, and let `main` clean up."""
-    raise KeyboardInterrupt
-
-
 def main() -> None:
     """Measure everything, print the table, leave nothing behind."""
-    os.environ[MARK] = f"{os.getpid()}-{time.time_ns()}"
-    signal.signal(signal.SIGTERM, interrupted)
-    signal.signal(signal.SIGHUP, interrupted)
     before, begun = os.getloadavg()[0], time.monotonic()
-    with tempfile.TemporaryDirectory(prefix="ringside-bench-") as directory:
-        try:
-            found = measure(Path(directory))
-        except KeyboardInterrupt:
-            sys.exit("bench: interrupted")
-        finally:
-            signal.signal(signal.SIGINT, signal.SIG_IGN)  # no second Ctrl-C stops the clearing up
-            end_all()
+    with place() as directory:
+        found = measure(directory)
     ours, pings = found["ringside"], found["pings"]
     show(
         [

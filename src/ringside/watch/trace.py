@@ -1,4 +1,4 @@
-"""What the ranks of `ringside run` left behind, as a table, a CSV file, a trace and a timeline.
+"""What the ranks of `ringside run` left behind, as a table, a CSV file and a trace.
 
 Each rank keeps its calls in a file of its own (`scope/outside.c`): the newest 65,536. The times
 are those of its node's monotonic clock; ranks on one node share it, others' are not aligned.
@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringside.scope import EVENT
+from ringside.watch.messages import messages
+from ringside.watch.scope import EVENT
 
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-MANY = 5000  # calls, from which on a timeline's bars are pixels and no longer shapes
 _COLUMNS = ["start", "end", "blocked", "rank", "call", "peer", "tag", "bytes", "comm"]
 
 
@@ -63,22 +63,6 @@ def write_csv(events: DataFrame, path: Path) -> None:
     """One row a call; a call that completes several requests has a row for each of them."""
     rest = [name for name in events.columns if name not in _COLUMNS]
     events[_COLUMNS + rest].to_csv(path, index=False, float_format="%.9f")
-
-
-def write_timeline(events: DataFrame, path: Path, ranks: int) -> None:
-    """The picture of `ringside.draw.timeline`; the file's ending says of which kind."""
-    import matplotlib
-
-    matplotlib.use("svg")
-    from matplotlib import pyplot
-
-    from ringside import draw
-
-    axes = draw.timeline(events, ranks=range(ranks))
-    if len(events) > MANY:
-        axes.set_rasterization_zorder(10)
-    axes.get_figure().savefig(path)
-    pyplot.close(axes.get_figure())
 
 
 def write_trace(events: DataFrame, path: Path) -> None:
@@ -136,8 +120,6 @@ def _words(row) -> dict:
 
 def _flows(every: list) -> list[dict]:
     """From each send to the end of its receive, where MPI's order leaves no doubt which it is."""
-    from ringside.draw.calls import messages
-
     cancelled = {row.rank for row in every if row.call == "MPI_Cancel"}
     said = []
     for number, m in enumerate(messages(every)):

@@ -1,0 +1,124 @@
+"""Campaigns: a sweep measured point by point into one tidy table.
+
+A point of a sweep is one kernel, variant, number of ranks and message length. Points are measured
+one after the other, and each is kept at once (`points`), so that a campaign that was ended goes on
+where it stopped. Lessons have all that they call here: `measure` for a single point, `read` and
+`report` for a table.
+"""
+
+import time
+from pathlib import Path
+
+from ringside import kernels
+from ringside.errors import CampaignError
+from ringside.measure import points
+from ringside.measure.progress import teller, time_left
+from ringside.measure.reports import report
+from ringside.measure.sources import SOURCES, Failed, on_engines, timed
+from ringside.measure.sweeps import REPETITIONS, Plan, plan
+from ringside.measure.tables import Point, complete, frame, read
+
+__all__ = ["CampaignError", "failures", "measure", "read", "report", "run"]
+
+
+def run(sweep, cluster=None, retry: bool = False):
+    """Measure what a sweep describes; the whole table of its results file as a DataFrame.
+
+    `sweep` is the path of a TOML file or a dict with the same content, whose `results` is then
+    relative to the current directory. With a `cluster` of `ringside.start` its engines are
+    measured, the scope stepped aside, unless the sweep names another source; an engine point that
+    exceeds the limit costs a restart of the engines, and with it their variables.
+    What was measured before is not measured again, and points that failed are left out unless
+    `retry`.
+
+    Raises CampaignError, before anything runs, for a sweep that cannot be carried out, and
+    KeyboardInterrupt after Ctrl-C, when all ranks have ended.
+    """
+    ready = plan(sweep, cluster)
+    carry_out(ready, cluster, retry)
+    return read(ready.results)
+
+
+def carry_out(plan: Plan, cluster=None, retry: bool = False) -> dict[Point, str]:
+    """Measure the plan's points that are left; those that failed, each with the reason.
+
+    The table is there however the campaign ends, but for a kill: then the next one puts it
+    together. One at a time may write a table: raises CampaignError for a second one.
+    """
+    tell, total = teller(), len(plan.points)
+    with points.held(plan):
+        if retry:
+            points.forget_failures(plan)
+        try:
+            _measure(plan, cluster, tell)
+        except KeyboardInterrupt:
+            done = sum(points.done(plan.results, point) for point in plan.points)
+            tell(
+                f"ended: {done} of {total} points are done, in {plan.results}. The same again goes "
+                "on from there.",
+                last=True,
+            )
+            raise
+        finally:
+            points.put_together(plan)
+    every = points.failures(plan.results)
+    failed = {point: reason for point, reason in every.items() if point in plan.points}
+    also = f"; {len(failed)} failed, see {points.folder(plan.results)}" if failed else ""
+    tell(f"{total - len(failed)} of {total} points are in {plan.results}{also}", last=True)
+    return failed
+
+
+def _measure(plan: Plan, cluster, tell) -> None:
+    """Measure the points that are left, and keep each, or why it failed."""
+    left = [point for point in plan.points if not points.done(plan.results, point)]
+    total, walls = len(plan.points), []
+    while left:
+        point, begun = left[0], time.monotonic()
+        tell(f"{total - len(left)} of {total} points; {point}{time_left(walls, left)}")
+        try:
+            rows = SOURCES[plan.source](plan, point, cluster)
+            if not complete(rows, point, plan.repetitions):
+                raise Failed(f"{len(rows)} rows came that are not the {plan.repetitions} asked for")
+        except Failed as failure:
+            points.fail(plan.results, point, str(failure))
+            tell(f"failed: {point}: {failure}", last=True)
+        else:
+            points.keep(plan.results, point, rows)
+            walls.append((point, time.monotonic() - begun))
+        left = left[1:]
+
+
+def measure(
+    cluster,
+    kernel: str,
+    variant: str,
+    *,
+    ranks: int,
+    nbytes: int,
+    repetitions: int = REPETITIONS,
+    **settings: int,
+):
+    """One point on a cluster's first `ranks` engines, as a DataFrame with the columns of a table.
+
+    For a lesson, where a sweep file would be too much. One repetition is carried out first with
+    the scope watching, so that a variant that deadlocks raises Deadlock and the engines go on;
+    then the scope steps aside. Raises CampaignError for what cannot be measured.
+    """
+    entry = {"kernel": kernel, "variants": [variant], "ranks": [ranks], "bytes": [nbytes]}
+    sweep = {"repetitions": repetitions, "sweep": [entry | {"settings": settings}]}
+    ready = plan(sweep, cluster)
+    [point] = ready.points
+    count = nbytes // kernels.unit_bytes(kernel)
+    cluster.view.apply_sync(timed, kernel, ranks, variant, count, 1, settings)
+    try:
+        return frame(on_engines(ready, point, cluster))
+    except Failed as failure:
+        raise CampaignError(f"{point}: {failure}") from None
+
+
+def failures(results):
+    """The points of a table that failed and why: kernel, variant, ranks, bytes, reason."""
+    import pandas as pd
+
+    rows = [(*point, reason) for point, reason in points.failures(Path(results)).items()]
+    return pd.DataFrame(rows, columns=[*Point._fields, "reason"])

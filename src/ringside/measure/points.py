@@ -1,0 +1,176 @@
+"""The points of a campaign on disk: a file each, renamed into place.
+
+Beside results.csv lies the folder results.points. A point that was measured has a file there with
+its rows, one that failed a file with the reason; a point without a file is still to be measured.
+So a campaign that was ended, by kill -9 too, goes on with exactly the points that are left.
+measured-with.json says what all of them were measured with. The table is put together from them.
+"""
+
+import json
+import os
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import asdict
+from pathlib import Path
+
+from ringside import lease, mpi
+from ringside.errors import CampaignError
+from ringside.measure.sweeps import Plan
+from ringside.measure.tables import HEADER, Point
+
+_NAME = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)")
+
+# ---- the files of points ----
+
+
+def folder(results: Path) -> Path:
+    """Where the points of a table lie."""
+    return results.with_suffix(".points")
+
+
+def done(results: Path, point: Point) -> bool:
+    """Whether the point was measured, or tried and failed."""
+    return _file(results, point, "csv").exists() or _file(results, point, "failed").exists()
+
+
+def keep(results: Path, point: Point, rows: list[str]) -> None:
+    """Keep a point that was measured, on disk before this returns."""
+    _write(_file(results, point, "csv"), [HEADER, *rows])
+
+
+def fail(results: Path, point: Point, reason: str) -> None:
+    """Keep why a point failed."""
+    _write(_file(results, point, "failed"), [reason])
+
+
+def forget_failures(plan: Plan) -> None:
+    """Have the plan's points that failed tried once more."""
+    for point in plan.points:
+        _file(plan.results, point, "failed").unlink(missing_ok=True)
+
+
+def failures(results: Path) -> dict[Point, str]:
+    """The points that failed, each with the reason."""
+    files = _files(results, "failed")
+    return {point: files[point].read_text("utf-8").rstrip("\n") for point in sorted(files)}
+
+
+def put_together(plan: Plan) -> None:
+    """Write the table anew: the plan's points in its order, then those of other sweeps."""
+    files = _files(plan.results, "csv")
+    order = [point for point in plan.points if point in files]
+    order += sorted(files.keys() - set(order))
+    rows = [row for point in order for row in files[point].read_text("utf-8").splitlines()[1:]]
+    _write(plan.results, [HEADER, *rows])
+
+
+def _file(results: Path, point: Point, ending: str) -> Path:
+    return folder(results) / f"{'-'.join(map(str, point))}.{ending}"
+
+
+def _files(results: Path, ending: str) -> dict[Point, Path]:
+    """All files of points with that ending."""
+    found = {}
+    for path in folder(results).glob(f"*.{ending}"):
+        if match := _NAME.fullmatch(path.stem):
+            kernel, variant, ranks, nbytes = match.groups()
+            found[Point(kernel, variant, int(ranks), int(nbytes))] = path
+    return found
+
+
+def _write(path: Path, lines: Iterable[str]) -> None:
+    """Put a whole file in place: after a power cut too it is there as a whole, or as before."""
+    new = path.with_name(f"{path.name}.new")
+    with open(new, "w", encoding="utf-8") as file:
+        file.writelines(f"{line}\n" for line in lines)
+        file.flush()
+        os.fsync(file.fileno())
+    os.replace(new, path)
+    directory = os.open(path.parent, os.O_RDONLY)
+    with suppress(OSError):  # not every file system can
+        os.fsync(directory)
+    os.close(directory)
+
+
+# ---- one campaign at a time, measured with one kind of everything ----
+
+
+@contextmanager
+def held(plan: Plan) -> Iterator[None]:
+    """The points of a plan's table, this campaign's alone until the block ends.
+
+    Raises CampaignError where another campaign writes them, where they were measured with
+    something else, and for a table without its points.
+    """
+    if plan.results.exists():
+        _measured_with(plan.results)  # nothing is put beside a table that is not a campaign's
+    lock = lease.Lock(folder(plan.results) / "lock")
+    if not lock.acquire():
+        raise CampaignError(
+            f"another campaign is writing {plan.results}. Wait for its end, or give this one other "
+            "`results`."
+        )
+    try:
+        _agree(plan)
+        yield
+    finally:
+        lock.release()
+
+
+def _agree(plan: Plan) -> None:
+    """Note what the points are measured with, or raise CampaignError if it was something else."""
+    now, results = _conditions(plan), plan.results
+    if _note(results).exists() or _files(results, "csv") or _files(results, "failed"):
+        was = _measured_with(results)
+        _check_conditions(plan, was, now)
+        now["settings"] = was["settings"] | now["settings"]
+    _write(_note(results), [json.dumps(now, indent=1)])
+
+
+def _note(results: Path) -> Path:
+    return folder(results) / "measured-with.json"
+
+
+def _measured_with(results: Path) -> dict:
+    """What the points there were measured with."""
+    path = _note(results)
+    try:
+        conditions = json.loads(path.read_text("utf-8"))
+        dict(conditions["settings"])
+    except (OSError, ValueError, KeyError, TypeError):
+        raise CampaignError(
+            f"{path} is missing or damaged, and it tells how {results} was measured. Bring it "
+            "back, or start anew with other `results`."
+        ) from None
+    return conditions
+
+
+def _conditions(plan: Plan) -> dict:
+    """What must not change within one table."""
+    chosen = {key: asdict(plan)[key] for key in ("source", "repetitions", "warmup", "settings")}
+    return {"mpi": mpi.name(), "machine": _machine(), **chosen}
+
+
+def _machine() -> str:
+    """The processor and how many of its cores are ours; not a name, which containers change."""
+    with suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return f"{len(os.sched_getaffinity(0))} cores of {line.partition(':')[2].strip()}"
+    return f"{len(os.sched_getaffinity(0))} cores of {os.uname().machine}"
+
+
+def _check_conditions(plan: Plan, old: dict, new: dict) -> None:
+    """Raise CampaignError unless the points there were measured as the plan asks."""
+    pairs = [(key, old.get(key), new[key]) for key in new if key != "settings"]
+    pairs += [
+        (f"settings of {program}", old["settings"].get(program, chosen), chosen)
+        for program, chosen in new["settings"].items()
+    ]
+    if other := [f"{key} = {was!r}, not {now!r}" for key, was, now in pairs if was != now]:
+        raise CampaignError(
+            f"{plan.results} was measured with {'; '.join(other)}. A table holds one kind of "
+            f"measurement: change {plan.name} back, or start anew with other `results` (or remove "
+            f"{plan.results} and {folder(plan.results)})."
+        )

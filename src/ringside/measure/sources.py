@@ -1,0 +1,145 @@
+"""Sources of measurements: the rows of one point, from mpiexec or from a notebook's engines.
+
+A source ends what it started, however it is left, and raises Failed for a point that it cannot
+measure.
+"""
+
+from __future__ import annotations
+
+import subprocess
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+import psutil
+
+from ringside import kernels, launch, mpi
+from ringside.errors import RankDied
+from ringside.measure.tables import Point
+
+if TYPE_CHECKING:
+    from ringside.measure.sweeps import Plan
+
+END_LIMIT = 10.0  # seconds mpiexec gets to end its ranks
+GRACE = 1.0  # seconds engines get to end a point that was given up
+
+
+class Failed(Exception):
+    """A point could not be measured; the others may."""
+
+
+def under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
+    """The rows of one point from kernels/bin/<kernel>."""
+    program = kernels.directory() / "bin" / point.kernel
+    settings = plan.settings[point.program].items()
+    command = [mpi.mpiexec(), "-n", point.ranks, program, "--variant", point.variant]
+    command += [f"--{kernels.unit(point.kernel)}", point.bytes // kernels.unit_bytes(point.kernel)]
+    command += ["--reps", plan.repetitions, "--warmup", plan.warmup, "--source", plan.source]
+    command += [word for name, value in settings for word in (f"--{name}", value)]
+    process = subprocess.Popen(
+        [str(word) for word in command],
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        errors="replace",
+        env=mpi.environment(),
+        start_new_session=True,
+        preexec_fn=launch.ends_with_us(),
+    )
+    try:
+        out, err = process.communicate(timeout=plan.limit)
+    except subprocess.TimeoutExpired:
+        raise _too_long(plan) from None
+    finally:
+        _end(process)
+    if process.returncode != 0:
+        said = [line.strip() for line in err.splitlines() if line.strip()]
+        own = [line for line in said if line.startswith(f"{point.kernel}: ")] or said[-1:] or [""]
+        raise Failed(f"mpiexec ended with status {process.returncode}. {own[0]}".strip())
+    ours = f"{plan.source},{point.kernel},{point.variant},{point.ranks},"
+    return [line for line in out.splitlines() if line.startswith(ours)]
+
+
+def _end(process: subprocess.Popen) -> None:
+    """End mpiexec and its ranks if they run, and remove the shared memory they leave."""
+    if process.poll() is not None:
+        return
+    ranks = psutil.Process(process.pid).children(recursive=True)
+    files = launch.shared_memory([rank.pid for rank in ranks])
+    process.terminate()
+    with suppress(subprocess.TimeoutExpired):
+        process.wait(END_LIMIT)
+    for rank in ranks:
+        with suppress(psutil.NoSuchProcess):
+            rank.kill()
+    process.kill()
+    process.communicate()
+    psutil.wait_procs(ranks, timeout=END_LIMIT)
+    launch.remove(files)
+
+
+def _too_long(plan: Plan) -> Failed:
+    return Failed(
+        f"did not end within {plan.limit:g} s, and was ended: a deadlock, or a longer `limit` is "
+        "needed"
+    )
+
+
+def on_engines(plan: Plan, point: Point, cluster) -> list[str]:
+    """The rows of one point from a cluster's first `ranks` engines, the scope stepped aside."""
+    count = point.bytes // kernels.unit_bytes(point.kernel)
+    repetitions = plan.warmup + plan.repetitions
+    settings = plan.settings[point.program]
+    cluster.switch(False)
+    try:
+        result = cluster.view.apply_async(
+            timed, point.kernel, point.ranks, point.variant, count, repetitions, settings
+        )
+        try:
+            problem, nodes, slowest, mean = result.get(timeout=plan.limit)[0]
+        except TimeoutError:
+            raise _too_long(plan) from None
+        except RankDied as death:
+            raise Failed(str(death)) from None
+        finally:
+            if not result.done() and not result.wait(GRACE):
+                cluster.restart()
+    finally:
+        cluster.switch(True)
+    if problem:
+        raise Failed(problem)
+    start = f"{plan.source},{point.kernel},{point.variant},{point.ranks},{nodes},{point.bytes}"
+    times = list(zip(slowest, mean, strict=True))[plan.warmup :]
+    return [f"{start},{i},{slow:.9f},{own:.9f}" for i, (slow, own) in enumerate(times, start=1)]
+
+
+def timed(kernel: str, ranks: int, variant: str, count: int, repetitions: int, settings: dict):
+    """On every engine: run a kernel on the first `ranks`.
+
+    Rank 0 returns what went wrong ("": nothing), the number of nodes and, for each repetition, the
+    seconds of the slowest rank and the mean of those that took part.
+    """
+    import numpy as np
+    from mpi4py import MPI
+
+    world = MPI.COMM_WORLD
+    comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED, world.rank)
+    if comm == MPI.COMM_NULL:
+        return None
+    own, problem = np.zeros(repetitions), ""
+    try:
+        own = kernels.run(kernel, comm, variant, count, repetitions, **settings)
+    except (RuntimeError, ValueError) as error:
+        problem = str(error)
+    problem = next(filter(None, comm.allgather(problem)), "")
+    node = comm.Split_type(MPI.COMM_TYPE_SHARED)
+    nodes = comm.allreduce(int(node.rank == 0))
+    times = np.array(comm.allgather(own))
+    node.Free()
+    comm.Free()
+    took_part = max(1, np.count_nonzero(times[:, 0]))
+    return problem, nodes, times.max(axis=0).tolist(), (times.sum(axis=0) / took_part).tolist()
+
+
+# Where measurements come from. Slurm will be one more.
+SOURCES = {"mpiexec": under_mpiexec, "engines": on_engines}

@@ -1,0 +1,90 @@
+"""Tidy tables: one row per measurement, in the columns that `kernels/main.c` prints."""
+
+import io
+import re
+from pathlib import Path
+from typing import NamedTuple
+
+from ringside.errors import CampaignError
+
+COLUMNS = ["source", "kernel", "variant", "ranks", "nodes", "bytes", "repetition", "seconds"]
+COLUMNS += ["mean_seconds"]
+HEADER = ",".join(COLUMNS)
+_ROW = re.compile(r"\w+,(\w+),(\w+),(\d+),\d+,(\d+),(\d+),\d+\.\d+,\d+\.\d+", re.ASCII)
+
+
+class Point(NamedTuple):
+    """What is measured in one go; `bytes` is the length of a message."""
+
+    kernel: str
+    variant: str
+    ranks: int
+    bytes: int
+
+    @property
+    def program(self) -> str:
+        """The kernel and its variant."""
+        return f"{self.kernel} {self.variant}"
+
+    def __str__(self):
+        ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        return f"{self.program}, {ranks}, {self.bytes:,} bytes"
+
+
+def complete(rows: list[str], point: Point, repetitions: int) -> bool:
+    """Whether these rows are all repetitions of the point, each once and in order."""
+    found = [match and match.groups() for match in map(_ROW.fullmatch, rows)]
+    return found == [(*map(str, point), str(i)) for i in range(1, repetitions + 1)]
+
+
+def frame(rows: list[str]):
+    """Rows as a DataFrame with the columns of a table."""
+    import pandas as pd  # takes long to import, and the command line does without
+
+    return pd.read_csv(io.StringIO("\n".join([HEADER, *rows])))
+
+
+def read(results):
+    """A campaign's table as a DataFrame; CampaignError if the file holds something else."""
+    try:
+        text = Path(results).read_text("utf-8")
+    except OSError as error:
+        raise CampaignError(f"{results} cannot be read: {error.strerror}.") from None
+    except UnicodeDecodeError:
+        raise _foreign(results, 1) from None
+    header, *rows = text.splitlines() or [""]
+    if header != HEADER:
+        raise _foreign(results, 1)
+    for number, row in enumerate(rows, start=2):
+        if not _ROW.fullmatch(row):
+            raise _foreign(results, number)
+    if not text.endswith("\n"):
+        raise CampaignError(f"{results} is cut off at its end: run its campaign again.")
+    return frame(rows)
+
+
+def _foreign(name, line: int) -> CampaignError:
+    return CampaignError(
+        f"{name}, line {line}: this is not what a campaign wrote. The first line of a table is "
+        f"{HEADER}, and every other one a measurement. Mend the line, or choose another file."
+    )
+
+
+def check(table) -> None:
+    """Raise CampaignError unless this is a campaign's table that holds one kind of measurement."""
+    missing = [column for column in COLUMNS if column not in getattr(table, "columns", ())]
+    if missing:
+        raise CampaignError(f"this is not a campaign's table: it has no {', '.join(missing)}.")
+    if table.empty:
+        raise CampaignError("the table has no rows: nothing has been measured yet.")
+    # NaN and text fail the comparison too.
+    for column in ("seconds", "mean_seconds"):
+        if table[column].dtype.kind != "f" or not (table[column] > 0).all():
+            raise CampaignError(f"the table's {column} must all be numbers above 0.")
+    for column in ("source", "nodes"):
+        groups = table.groupby(["kernel", "variant", "ranks", "bytes"])[column]
+        if (groups.nunique() > 1).any():
+            raise CampaignError(
+                f"the table mixes measurements that differ in {column}. Choose one, for example "
+                f"table[table.{column} == {table[column].iloc[0]!r}]."
+            )
