@@ -57,9 +57,13 @@ struct record *scope_enter(struct comm *c, int name, int root) {
     return p;
 }
 
-/* The library refused it, so that it has not entered after all. */
+/* The library refused it, so that it has not entered after all; Open MPI may have come to data that
+ * do not fit before it says so. */
 static int refused(struct comm *c, int err) {
-    if (err && c->places > 0 && c->place[c->places - 1].index == c->entered) {
+    int class = MPI_SUCCESS;
+    if (err)
+        PMPI_Error_class(err, &class);
+    if (err && class != MPI_ERR_TRUNCATE && c->places > 0 && c->place[c->places - 1].index == c->entered) {
         c->entered--;
         c->places--;
     }
@@ -220,10 +224,10 @@ static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : 
 static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist) || c->remote; }
 
 #define AT_ROOT(a, b) (c->rank == root ? (a) : (b))
-/* The root's own part, where it stays in place, is that of the other buffer. */
-#define HANDS_IN(buf, count, type, counts, other)                                                \
-    (buf == MPI_IN_PLACE ? (long long)counts[c->rank] * size_of(other)                           \
-                         : (long long)count * size_of(type))
+/* Bytes of this rank's own part; where it stays in place, it is that of the other buffer. */
+#define OWN_PART(buf, count, type, other_count, other_type)                                      \
+    (buf == MPI_IN_PLACE ? (long long)(other_count) * size_of(other_type)                        \
+                         : (long long)(count) * size_of(type))
 
 /* Each collective: its root, the bytes this rank hands in (0 where every peer has a count of its
  * own), count, type and operation on which all ranks have to agree (-1: they need not), what
@@ -269,38 +273,42 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
       sendbuf, recvbuf, counts, type, op)                                                        \
     X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long            \
       long)recvcount, (long long)sendcount), AT_ROOT(recvtype, sendtype), NO_OPERATION,          \
-      -1, -1,                                                                                    \
+      OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype),                               \
+      AT_ROOT((long long)recvcount * size_of(recvtype) * c->size, 0),                            \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
     X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1, MPI_BYTE,          \
       NO_OPERATION,                                                                              \
-      HANDS_IN(sendbuf, sendcount, sendtype, recvcounts, recvtype),                              \
+      OWN_PART(sendbuf, sendcount, sendtype, recvcounts[c->rank], recvtype),                     \
       AT_ROOT(TOTAL(recvcounts, c) * size_of(recvtype), 0),                                      \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                         \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root)                 \
     X(S, Scatter, Iscatter, root, bytes_in(recvbuf, recvcount, recvtype), AT_ROOT((long          \
       long)sendcount, (long long)recvcount), AT_ROOT(sendtype, recvtype), NO_OPERATION,          \
-      -1, -1,                                                                                    \
+      AT_ROOT((long long)sendcount * size_of(sendtype) * c->size, 0),                            \
+      OWN_PART(recvbuf, recvcount, recvtype, sendcount, sendtype),                               \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
     X(S, Scatterv, Iscatterv, root, 0, -1, MPI_BYTE, NO_OPERATION,                               \
-      AT_ROOT(TOTAL(sendcounts, c) * size_of(sendtype), 0), HANDS_IN(recvbuf, recvcount,         \
-      recvtype, sendcounts, sendtype),                                                           \
+      AT_ROOT(TOTAL(sendcounts, c) * size_of(sendtype), 0), \
+      OWN_PART(recvbuf, recvcount, recvtype, sendcounts[c->rank], sendtype),                     \
       (const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype,       \
        void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                             \
       sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root)                 \
     X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long           \
       long)recvcount, recvtype, NO_OPERATION,                                                    \
-      -1, -1,                                                                                    \
+      c->size * OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype),                     \
+      c->size * (long long)recvcount * size_of(recvtype),                                        \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long             \
       long)recvcount, recvtype, NO_OPERATION,                                                    \
-      -1, -1,                                                                                    \
+      c->size * OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype),                     \
+      c->size * (long long)recvcount * size_of(recvtype),                                        \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
@@ -318,7 +326,8 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype),               \
       TOTAL(recvcounts, c), recvtype, NO_OPERATION,                                              \
-      -1, -1,                                                                                    \
+      c->size * OWN_PART(sendbuf, sendcount, sendtype, recvcounts[c->rank], recvtype),           \
+      TOTAL(recvcounts, c) * size_of(recvtype),                                                  \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \

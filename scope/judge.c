@@ -76,10 +76,16 @@ static bool is_posted(const struct report *dest, int comm, int source, int tag) 
     return false;
 }
 
+/* The communicator, not yet freed? */
+static bool has(const struct report *report, int comm) {
+    const struct record *entered = scope_entered(report, comm);
+    return entered && entered->kind != GONE;
+}
+
 int scope_unclaimed(int n, const struct report *reports, struct unreceived *left, int lefts) {
     int kept = 0;
     for (int i = 0; i < lefts; i++)
-        if (left[i].dest < n &&
+        if (left[i].dest < n && has(&reports[left[i].dest], left[i].comm) &&
             !is_posted(&reports[left[i].dest], left[i].comm, left[i].source, left[i].tag))
             left[kept++] = left[i];
     return kept;
@@ -345,7 +351,7 @@ static void follow(struct world *w, bool idle_helps, bool polling_helps) {
         changed = false;
         for (int r = 0; r < w->n; r++) {
             const int state = w->reports[r].state;
-            if (!w->free[r] && state != IDLE && state != COMPUTING && can_go_on(w, r))
+            if (!w->free[r] && state != COMPUTING && can_go_on(w, r))
                 w->free[r] = changed = true;
         }
     }

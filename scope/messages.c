@@ -20,21 +20,24 @@ long long scope_bytes(count_t count, MPI_Datatype type) {
  * call that serves this one. */
 int scope_check(const struct call *call, const struct comm *c, int peer, int tag, bool receives) {
     char text[MPI_MAX_ERROR_STRING];
+    int code = scope.no_rank;
     const char *name = scope_names[call->name], *way = receives ? "from" : "to";
     const int ranks = c->remote ? c->remote : c->size;
     const bool any_peer = receives && peer == MPI_ANY_SOURCE;
     const bool any_tag = receives && tag == MPI_ANY_TAG;
-    if (peer != MPI_PROC_NULL && !any_peer && (peer < 0 || peer >= ranks))
+    if (peer != MPI_PROC_NULL && !any_peer && (peer < 0 || peer >= ranks)) {
         snprintf(text, sizeof text,
                  "%s %s rank %d: no such rank, this communicator's ranks are 0 to %d", name, way,
                  peer, ranks - 1);
-    else if (!any_tag && (tag < 0 || tag > scope.greatest_tag))
+    } else if (!any_tag && (tag < 0 || tag > scope.greatest_tag)) {
+        code = scope.no_tag;
         snprintf(text, sizeof text, "%s %s rank %d with tag %d: tags are 0 to %d", name, way, peer,
                  tag, scope.greatest_tag);
-    else
+    } else {
         return MPI_SUCCESS;
-    PMPI_Add_error_string(scope.refused, text);
-    return scope.refused;
+    }
+    PMPI_Add_error_string(code, text);
+    return code;
 }
 
 static int label(int tag) { return tag == MPI_ANY_TAG ? ANY_LABEL : tag; }

@@ -121,9 +121,8 @@ static void waiters(struct report *report, bool idle, int *room) {
         polling += polls;
         const int name = polls ? t->call : call->name;
         /* one MPI_Testall, again and again, waits for all; of several tests any may do */
-        const int mode = !polls ? call->mode
-                         : t->call == CALL_Testall && !t->mixed ? ALL
-                                                                : ANY;
+        const bool all = t->call == CALL_Testall || t->call == CALL_Request_get_status_all;
+        const int mode = !polls ? call->mode : all && !t->mixed ? ALL : ANY;
         struct record *r = scope_row(report, WAITER, room);
         if (r) {
             r->waiter = n;
@@ -144,8 +143,8 @@ static void waiters(struct report *report, bool idle, int *room) {
         report->state = COMPUTING;
     else if (polling || silent > 0)
         report->state = POLLING;
-    else
-        report->state = waiting ? BLOCKED : IDLE;
+    else /* threads that wait between two cells may be waiting for the next one */
+        report->state = waiting && !idle ? BLOCKED : IDLE;
 }
 
 static int by_likeness(const void *a, const void *b) {

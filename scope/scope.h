@@ -252,7 +252,7 @@ struct scope {
     int greatest_tag;
     int rank, size;
     int code;    /* the MPI error code of a call that was left */
-    int refused; /* and of one with a rank or a tag that cannot be */
+    int no_rank, no_tag; /* and of one that was given what cannot be */
 
     struct window *open_windows;
     struct file *open_files;
@@ -492,7 +492,8 @@ void scope_free_reports(struct report *reports);
     X(Issend) X(Ibsend) X(Irsend) X(Irecv) X(Isendrecv) X(Isendrecv_replace) X(Probe) X(Iprobe) \
     X(Mprobe) X(Improbe) X(Mrecv) \
     X(Imrecv) X(Wait) X(Waitall) X(Waitany) X(Waitsome) X(Test) X(Testall) X(Testany) \
-    X(Testsome) X(Request_get_status) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) \
+    X(Testsome) X(Request_get_status_all) X(Request_get_status_any) X(Request_get_status_some) \
+    X(Request_get_status) X(Send_init) X(Ssend_init) X(Bsend_init) X(Rsend_init) \
     X(Recv_init) X(Start) \
     X(Startall) X(Request_free) X(Cancel) X(Buffer_detach) X(Comm_detach_buffer) \
     X(Buffer_flush) X(Comm_flush_buffer) \

@@ -170,7 +170,8 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
     scope_unlock();
     if (err != MPI_SUCCESS && err == scope.code)
         scope_outside_left(handle);
-    if (err != MPI_SUCCESS && (call->silent || err == scope.code || err == scope.refused))
+    const bool own_error = err == scope.code || err == scope.no_rank || err == scope.no_tag;
+    if (err != MPI_SUCCESS && (call->silent || own_error))
         PMPI_Comm_call_errhandler(handle, err);
     return err;
 }

@@ -349,26 +349,106 @@ int MPI_Testsome(int count, MPI_Request requests[], int *ready, int indices[],
     return scope_end(&call, c, err);
 }
 
+/* ---- tests that take nothing: the request stays its owner's ---- */
 
-/* The request stays its owner's: a test that takes nothing. */
+static int look_at(MPI_Request request, int *done, MPI_Status *status) {
+    struct op *op = scope_op_find(request);
+    if (op && op->dead) {
+        *done = 1;
+        return scope.code;
+    }
+    return op && op->active ? scope_peek(op, done, status)
+                            : PMPI_Request_get_status(request, done, status);
+}
+
 int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
     OBSERVE(Request_get_status, MPI_COMM_WORLD, PMPI_Request_get_status(request, flag, status))
-    struct op *op = scope_op_find(request);
-    int err;
-    if (op && op->dead) {
-        *flag = 1;
-        err = scope.code;
-    } else if (op && op->active) {
-        MPI_Status own;
-        err = scope_peek(op, flag, &own);
-        if (*flag && !err)
-            scope_copy_status(status, &own);
-    } else {
-        err = PMPI_Request_get_status(request, flag, status);
-    }
+    MPI_Status own;
+    const int err = look_at(request, flag, &own);
+    if (*flag && !err)
+        scope_copy_status(status, &own);
     call.requests = &request;
     call.n_requests = 1;
     if (!*flag)
         scope_tested(&call, false);
     return scope_end(&call, c, err);
 }
+
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *flag,
+                               MPI_Status statuses[]) {
+    OBSERVE(Request_get_status_all, MPI_COMM_WORLD,
+            PMPI_Request_get_status_all(count, requests, flag, statuses))
+    int err = MPI_SUCCESS;
+    *flag = 1;
+    for (int i = 0; i < count && *flag && !err; i++) {
+        MPI_Status own;
+        err = look_at(requests[i], flag, &own);
+        if (*flag && !err && statuses != MPI_STATUSES_IGNORE)
+            scope_copy_status(&statuses[i], &own);
+    }
+    call.requests = requests;
+    call.n_requests = count;
+    if (!*flag)
+        scope_tested(&call, false);
+    return scope_end(&call, c, err);
+}
+
+int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag,
+                               MPI_Status *status) {
+    OBSERVE(Request_get_status_any, MPI_COMM_WORLD,
+            PMPI_Request_get_status_any(count, requests, index, flag, status))
+    bool any = false;
+    int err = MPI_SUCCESS;
+    *flag = 0;
+    *index = MPI_UNDEFINED;
+    for (int i = 0; i < count && !*flag && !err; i++) {
+        MPI_Status own;
+        if (!is_open(requests[i]))
+            continue;
+        any = true;
+        err = look_at(requests[i], flag, &own);
+        if (*flag && !err) {
+            *index = i;
+            scope_copy_status(status, &own);
+        }
+    }
+    if (!any) /* for its empty status */
+        err = PMPI_Request_get_status(MPI_REQUEST_NULL, flag, status);
+    call.requests = requests;
+    call.n_requests = count;
+    if (!*flag)
+        scope_tested(&call, false);
+    return scope_end(&call, c, err);
+}
+
+int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *ready, int indices[],
+                                MPI_Status statuses[]) {
+    OBSERVE(Request_get_status_some, MPI_COMM_WORLD,
+            PMPI_Request_get_status_some(count, requests, ready, indices, statuses))
+    bool any = false;
+    int err = MPI_SUCCESS;
+    *ready = 0;
+    for (int i = 0; i < count && !err; i++) {
+        MPI_Status own;
+        int done = 0;
+        if (!is_open(requests[i]))
+            continue;
+        any = true;
+        err = look_at(requests[i], &done, &own);
+        if (!done || err)
+            continue;
+        indices[*ready] = i;
+        if (statuses != MPI_STATUSES_IGNORE)
+            scope_copy_status(&statuses[*ready], &own);
+        ++*ready;
+    }
+    call.requests = requests;
+    call.n_requests = count;
+    if (any && *ready == 0)
+        scope_tested(&call, false);
+    if (!any)
+        *ready = MPI_UNDEFINED;
+    return scope_end(&call, c, err);
+}
+#endif

@@ -4120,3 +4120,104 @@ after.case(
     Cell("comm.recv(source=5 - rank)", "deadlock", (2, 3), cause="circle", options="--targets 2,3"),
     Cell("later = rank", words=("This cell's ranks were not stuck",), check="later == rank"),
 )
+
+# ------------------------------------------------------------------- what fits, and what does not
+
+for name, code in {
+    "Allgather that takes out twice what is handed in": (
+        "comm.Allgather([np.ones(4), 1, MPI.DOUBLE], [np.zeros(16), 2, MPI.DOUBLE])"
+    ),
+    "Gather whose root hands in less than the others": """
+part = [np.ones(2), 2 - (rank == 0), MPI.DOUBLE]
+comm.Gather(part, [np.zeros(8), 2, MPI.DOUBLE] if rank == 0 else None, 0)
+""",
+    "Scatter whose root takes out less than the others": """
+part = [np.ones(2), 2 - (rank == 0), MPI.DOUBLE]
+comm.Scatter([np.zeros(8), 2, MPI.DOUBLE], part, 0)
+""",
+    "Alltoall that takes out twice what is handed in": (
+        "comm.Alltoall([np.ones(4), 1, MPI.DOUBLE], [np.zeros(8), 2, MPI.DOUBLE])"
+    ),
+    "Allgatherv with one more than is expected": (
+        "comm.Allgatherv([np.ones(2), 1 + (rank == 1)], [np.zeros(8), [1, 1, 1, 1]])"
+    ),
+    "Gather of two where the root has room for one": (
+        "comm.Gather(np.zeros(2), np.zeros(4) if rank == 0 else None, 0)"
+    ),
+}.items():
+    collectives.unlike(name, code, "hands in", why="6.5 to 6.8: as much is received as is sent")
+collectives.right(
+    "collectives in place",
+    """
+all_of_it, each = np.zeros(4), np.zeros(4)
+if rank == 0: comm.Gather(MPI.IN_PLACE, all_of_it, 0)
+else: comm.Gather(np.ones(1), None, 0)
+each[rank] = rank
+comm.Allgather(MPI.IN_PLACE, each)
+swapped = np.arange(4.0)
+comm.Alltoall(MPI.IN_PLACE, swapped)
+parts = np.full(10, float(rank))
+comm.Allgatherv(MPI.IN_PLACE, [parts, [1, 2, 3, 4]])
+one = np.zeros(1)
+comm.Scatter(np.arange(4.0), MPI.IN_PLACE if rank == 0 else one, 0)
+""",
+    "each.tolist() == [0, 1, 2, 3] and swapped.tolist() == [rank] * 4 and parts[9] == 3",
+    "6.5 to 6.8: what stays in place counts as handed in",
+)
+matching.right(
+    "errors of a rank and a tag that cannot be, by their classes",
+    """
+classes = []
+for to, tag in ((size, 0), (0, -5)):
+    try: comm.Send(np.zeros(1), to, tag)
+    except MPI.Exception as error: classes.append(error.Get_error_class())
+""",
+    "classes == [MPI.ERR_RANK, MPI.ERR_TAG]",
+    "9.4: these are their classes",
+)
+requests.right(
+    "asked for the status of all, any and some",
+    """
+into = np.zeros(1)
+q = comm.Isendrecv(np.full(1, float(rank)), right, 0, into, left, 0)
+if hasattr(MPI.Request, "Get_status_all") and MPI.Get_version() >= (4, 1):
+    while not MPI.Request.Get_status_all([q]): pass
+    while not MPI.Request.Get_status_any([q])[1]: pass
+    while not MPI.Request.Get_status_some([q]): pass
+q.Wait()
+""",
+    "into[0] == left",
+    "3.7.6: they complete nothing, and find what is complete",
+)
+requests.right(
+    "a communicator freed while a receive on it is open",
+    """
+own, into = comm.Dup(), np.zeros(1)
+q = own.Irecv(into, left)
+if rank == 0: time.sleep(0.3)
+own.Send(np.full(1, float(rank)), right)
+own.Free()
+q.Wait()
+""",
+    "into[0] == left",
+    "7.4.3: pending communication completes normally",
+)
+after.case(
+    "threads that wait from one cell to the next",
+    "their messages come in the next cell",
+    Cell(
+        """
+heard = []
+waiting = threading.Thread(target=lambda: heard.append(comm.recv(source=left, tag=99)))
+waiting.start()
+""",
+        options="--noblock",
+    ),
+    Cell("time.sleep(2)"),
+    Cell("comm.send(rank, right, 99)\nwaiting.join()", check="heard == [left]"),
+)
+after.case(
+    "MPI.Finalize in a cell",
+    "it would end MPI for all cells to come",
+    Cell("MPI.Finalize()", "error", words=("leave it out",)),
+)

@@ -535,7 +535,9 @@ class Client(ipp.Client):
         ]
         errors = self._own_errors(genuine, result)
         if verdict is not None and verdict.kind != "stopped":
-            if not set(verdict.ranks) & {info.get("engine_id") for *_, info in parts}:
+            if verdict.ranks and not set(verdict.ranks) & {
+                info.get("engine_id") for *_, info in parts
+            }:
                 note = f"{_ASIDE}\n{note}"
             led = [info["engine_id"] for *_, info in parts if info.get("led")]
             return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note, led=led)

@@ -54,7 +54,16 @@ def load_mpi():
             f"{PREFIX} mpi4py did not start ({error}). Its MPI library must be the one of this "
             f"environment ({sys.prefix}): set the environment up again with make"
         )
+    MPI.Finalize = refuse_to_finalize  # the library's own end, after the last cell, is not this one
     return MPI
+
+
+def refuse_to_finalize():
+    """What MPI.Finalize() does in a cell, where it would end MPI for all cells to come."""
+    raise RuntimeError(
+        "MPI.Finalize() in a cell would end MPI on this rank for every later cell. It is called by "
+        "itself when the ranks end; leave it out here"
+    )
 
 
 def fresh(directory: str) -> None:

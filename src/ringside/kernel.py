@@ -186,7 +186,7 @@ class RingsideKernel(IPythonParallelKernel):
         if reply["status"] == "error" and (shown := self.shell.shown) is not None:
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
         end = scope.settle(SETTLE_LIMIT)
-        if end["unreceived"]:
+        if end["unreceived"] and reply["status"] == "ok":  # else they are cleared
             print(waitfor.unreceived(end["unreceived"]), file=sys.stderr)
         if not end["broken"]:
             return reply

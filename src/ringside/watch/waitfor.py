@@ -88,6 +88,7 @@ def cleared(report: dict) -> str:
     if count := report["renewed"]:
         whose = "1 communicator" if count == 1 else f"{count} communicators"
         done.append(f"the collectives of {whose} were put in step again")
+    done = done or ["what it had begun and not completed was taken out"]
     return (
         f"{PREFIX} the cell ended in an error, so {' and '.join(done)}. The same ranks, with all "
         "their variables, run the next cell."
@@ -295,7 +296,8 @@ def _is_hopeless(need: dict, helpless: set[int]) -> bool:
 
 _ALIKE = (
     "All ranks of a communicator make the same collective calls in the same order, with the same "
-    "root and operation: the data of a call that does not fit mean nothing."
+    "root and operation, and hand in as much as is taken out: the data of a call that does not fit "
+    "mean nothing."
 )
 
 
