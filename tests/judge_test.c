@@ -388,6 +388,13 @@ static void communicators(void) {
     communicator(4, 3), collective(2, CALL_Barrier, NO_ROOT, 1);
     expect("unlike ones, and a rank in another", MISMATCH, ".x.");
 
+    start(1);
+    enters(0, CALL_Barrier, NO_ROOT, 1), communicator(4, 1), enters(0, CALL_Bcast, 0, 1);
+    if (scope_place(&world[0], 4, 1)->name != CALL_Bcast) {
+        wrong++;
+        printf("the place of one communicator is taken for that of another\n");
+    }
+
     start(3); /* rank 0 hands in more than rank 1, the root, takes out */
     communicator(4, 2);
     for (int r = 0; r < 2; r++) {
@@ -415,13 +422,21 @@ static void windows(void) {
     expect_lock("another window", EXCLUSIVE, EXCLUSIVE, 2, 8, RUNNING);
 
     start(4); /* who asks for a share stands behind who asked for it alone, in time */
-    receives(0, 2, 0), on = 9, holds(0, SHARED, 3);
+    receives(0, 2, 0), on = 8, holds(0, SHARED, 3), on = 9, holds(0, SHARED, 3);
     need(1, WINDOW, 3, EXCLUSIVE), need(2, WINDOW, 3, SHARED);
     expect("one that may yet get its share", RUNNING, "....");
     world[2].since = 6;
     expect("one behind another that waits", DEADLOCK, "xxx.");
     rows[1][world[1].rows - 1].comm = 8;
-    expect("one that waits for another window", RUNNING, "....");
+    expect("one beside another that waits for another window", RUNNING, "....");
+
+    for (int kind = SHARED; kind <= EXCLUSIVE; kind++) { /* not behind who asks as it does */
+        start(4);
+        receives(0, 2, 0), on = 9, holds(0, EXCLUSIVE, 2);
+        need(1, WINDOW, 3, kind), need(1, WINDOW, 2, kind), need(2, WINDOW, 3, kind);
+        world[2].since = 6;
+        expect(kind == SHARED ? "two that share" : "two that want it alone", RUNNING, "....");
+    }
 }
 
 int main(void) {
