@@ -469,13 +469,14 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     scope.generation++;
     scope.unhide = true;
     scope.raise = scope.busy;
-    scope.broken = scope.busy && (kind == MISMATCH || !scope.settling);
+    /* Who has not communicated in this cell loses nothing, unless it does so later: then it raises. */
+    scope.broken = scope.busy && (kind == MISMATCH || (scope.did && !scope.settling));
     atomic_store(&scope.stop, NO_STOP);
     explain(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,
                taken < 0);
     scope_outside_told(scope.told);
-    if (scope.broken && !scope.first && scope.told)
+    if (scope.busy && !scope.first && scope.told)
         scope.first = strdup(scope.told);
     pthread_cond_broadcast(&scope.settled);
     scope_unlock();

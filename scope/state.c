@@ -108,7 +108,7 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         return FORWARD;
     }
     if (scope.raise && !cleans_up(name)) {
-        scope.delivered = true;
+        scope.broken = scope.delivered = true;
         scope_unlock();
         scope_outside_left((*c)->handle);
         PMPI_Comm_call_errhandler((*c)->handle, scope.code);

@@ -26,6 +26,7 @@ rank, size = comm.rank, comm.size
 right, left = (rank + 1) % size, (rank - 1) % size
 BIG = 200_000  # doubles: above every eager limit
 kept = 1000 + rank
+UNIT = np.ones(1)  # by name: mpi4py (4.1) lets go of the arrays of a nonblocking reduction
 
 def burn(seconds):
     until = time.perf_counter() + seconds
@@ -922,7 +923,7 @@ requests.starved(
     "Iallreduce that one rank never starts",
     """
 total = np.zeros(1)
-if rank != 1: MPI.Request.Waitall([comm.Iallreduce(np.ones(1), total)])
+if rank != 1: MPI.Request.Waitall([comm.Iallreduce(UNIT, total)])
 """,
     (0, 2, 3),
     why="6.12: its result needs every rank",
@@ -1198,7 +1199,7 @@ requests.right(
     "collectives started in one order, awaited in another",
     """
 total, every = np.zeros(1), np.zeros(size)
-first = comm.Iallreduce(np.ones(1), total)
+first = comm.Iallreduce(UNIT, total)
 second = comm.Iallgather(np.full(1, float(rank)), every)
 third = comm.Ibarrier()
 if rank % 2: third.Wait(); second.Wait(); first.Wait()
@@ -1269,6 +1270,20 @@ sent.Free(); received.Free()
 """,
     "into.tolist() == [left] * 4",
     "4.2: the message is complete when all parts are ready",
+)
+requests.deadlock(
+    "a message from itself and a barrier with a rank that computes",
+    """
+if rank == 1: MPI.Request.Waitall([comm.Irecv(np.zeros(1), source=1), comm.Ibarrier()])
+else:
+    if rank == 2:
+        end = time.time() + 1.5
+        while time.time() < end: pass
+    comm.Ibarrier().Wait()
+""",
+    (1,),
+    "circle",
+    why="the barrier would end; the message from itself is what never comes",
 )
 requests.right(
     "lowercase requests with late partners",
@@ -1956,9 +1971,9 @@ collectives.unlike(
     """
 total = np.zeros(1)
 if rank == 0:
-    qs = [comm.Ibarrier(), comm.Iallreduce(np.ones(1), total)]
+    qs = [comm.Ibarrier(), comm.Iallreduce(UNIT, total)]
 else:
-    qs = [comm.Iallreduce(np.ones(1), total), comm.Ibarrier()]
+    qs = [comm.Iallreduce(UNIT, total), comm.Ibarrier()]
 MPI.Request.Waitall(qs)
 """,
     "Ibarrier",
@@ -2370,6 +2385,7 @@ communicators.deadlock(
 group = comm.group.Incl([0, 1] if rank == 0 else [0, 1, 2])
 other = comm.Create(group)
 """,
+    cause="collective",
     why="7.4.2: the groups are the same, or have no member in common",
 )
 communicators.unlike(
@@ -4038,7 +4054,7 @@ after.case(
     "6.12: it shows when the second cell starts the other one",
     Cell("total = np.zeros(1)\nif rank == 0: q = comm.Ibarrier()"),
     Cell(
-        "if rank: q = comm.Iallreduce(np.ones(1), total)\nq.Wait()",
+        "if rank: q = comm.Iallreduce(UNIT, total)\nq.Wait()",
         "mismatch",
         words=("Ibarrier", "Iallreduce"),
     ),
@@ -4066,8 +4082,8 @@ after.case(
     Cell(
         """
 one, two = np.zeros(1), np.zeros(1)
-qs = [comm.Iallreduce(np.ones(1), one)]
-if rank != 1: qs.append(comm.Iallreduce(np.ones(1), two))
+qs = [comm.Iallreduce(UNIT, one)]
+if rank != 1: qs.append(comm.Iallreduce(UNIT, two))
 qs[0].Wait()
 if rank != 1: qs[1].Wait()
 """,
@@ -4084,4 +4100,23 @@ after.case(
         "other, q = comm.Idup()\nq.Wait()\ntotal = other.allreduce(rank)\nother.Free()",
         check="total == 6",
     ),
+)
+after.case(
+    "two receives sent ahead that wait for each other",
+    "nobody waits for these cells: the next one says what became of them",
+    Cell("got = comm.recv(source=1)", options="--noblock --targets 0"),
+    Cell("got = comm.recv(source=0)", options="--noblock --targets 1"),
+    Cell("time.sleep(1.5)", options="--targets 2,3"),
+    Cell(
+        "later = rank",
+        words=("sent with --noblock has ended", "0 -> 1 -> 0"),
+        check="later == rank",
+    ),
+)
+after.case(
+    "a cell that another one's deadlock ends",
+    "it was not stuck, and is told so",
+    Cell("got = comm.recv(source=1)", options="--noblock --out ahead --targets 0"),
+    Cell("comm.recv(source=5 - rank)", "deadlock", (2, 3), cause="circle", options="--targets 2,3"),
+    Cell("later = rank", words=("This cell's ranks were not stuck",), check="later == rank"),
 )

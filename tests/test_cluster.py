@@ -4,6 +4,7 @@ import fcntl
 import json
 import os
 import queue
+import re
 import signal
 import subprocess
 import sys
@@ -19,7 +20,7 @@ from ipyparallel import CompositeError, RemoteError, interactive
 from jupyter_client.manager import KernelManager
 
 import ringside
-from ringside import client, launch, lease
+from ringside import client, launch, lease, mpi
 from ringside import cluster as module
 
 LIMIT = 60  # seconds for anything that starts a cluster on a busy machine
@@ -410,9 +411,41 @@ def test_an_error_is_told_once(view):
     assert errors[0] is errors[1]
 
 
-def test_errors_of_python_alone_are_left_as_they_are(view):
-    with pytest.raises(CompositeError, match="division by zero"):
-        view.execute("1 / 0")
+def test_errors_alike_are_told_once_in_the_order_of_ranks(view):
+    with pytest.raises(CompositeError) as caught:
+        view.execute("time.sleep(0.2 * (rank == 0))\nif rank < 3: 1 / 0\nNone[0]")
+    assert str(caught.value).splitlines() == [
+        "ranks 0, 1 and 2 raised ZeroDivisionError: division by zero",
+        "rank 3 raised TypeError: 'NoneType' object is not subscriptable",
+    ]
+    lines = caught.value.render_traceback()
+    assert lines[0] == "ranks 0, 1 and 2:"
+    assert sum("Traceback (most recent call last)" in line for line in lines) == 2
+
+
+def test_an_error_shows_the_cell_and_no_inner_function_of_the_library(view):
+    with pytest.raises(CompositeError) as caught:
+        view.execute("if rank == 1: comm.Send([1, 2], dest=0)")
+    text = "\n".join(caught.value.render_traceback())
+    assert "comm.Send([1, 2], dest=0)" in re.sub(r"\x1b\[[0-9;]*m", "", text)
+    assert "mpi4py" not in text
+
+
+def test_a_truncated_message_is_named_with_its_size(view):
+    cell = "if rank == 0: comm.Send(np.ones(10), 1)\nif rank == 1: comm.Recv(np.zeros(5), 0)"
+    with pytest.raises(CompositeError, match="runcated") as caught:
+        view.execute(cell)
+    if mpi.name() == "mpich":
+        assert "tag 0 has 80 bytes, and there is room for 40" in str(caught.value)
+    assert "internal" not in str(caught.value)
+
+
+@pytest.mark.parametrize("cell", ["exit()", "quit()"])
+def test_a_cell_that_asks_to_exit_leaves_the_ranks(view, cell):
+    before = view.apply_sync(os.getpid)
+    with pytest.raises(CompositeError, match=r"would end this rank.*cluster\.stop"):
+        view.execute(cell)
+    assert view.apply_sync(os.getpid) == before
 
 
 def test_a_receive_left_open_is_freed_by_the_next_cell(cluster, view):

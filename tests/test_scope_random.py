@@ -561,9 +561,8 @@ def mistold(program, error):
     ends = [end for end in truth(program).ends if end.kind == "error"]
     if not any(len(parts) == len(end.raised) for end in ends):
         return f"errors of {len(parts)} ranks"
-    notes = getattr(error, "__notes__", [])
-    if all(end.left is (not notes) for end in ends):
-        return f"what is said of it: {notes}"
+    if all(end.left is (not error.note) for end in ends):
+        return f"what is said of it: {error.note}"
     return ""
 
 

@@ -63,6 +63,17 @@ def test_a_circle_is_named():
     assert pairs(verdict) == {(0, 1), (1, 2), (2, 0)}
 
 
+def test_every_circle_is_named():
+    states = [state(r, "MPI_Recv", need("recv", r ^ 1)) for r in range(4)]
+    verdict = waitfor.verdict(report("deadlock", states, range(4)))
+    assert verdict.sentences[0] == (
+        "Deadlock: 0 -> 1 -> 0 and 2 -> 3 -> 2, each waits for the next."
+    )
+    states = [state(r, "MPI_Recv", need("recv", r)) for r in range(2)]
+    verdict = waitfor.verdict(report("deadlock", states, range(2)))
+    assert verdict.sentences[0] == "Deadlock: 0 -> 0 and 1 -> 1, each waits for itself."
+
+
 def test_targets_are_the_judges():
     """All four are members, and three have entered: the scope says for whom they wait."""
     barrier = need("collective", 3, peer=-1, index=2)
@@ -70,8 +81,8 @@ def test_targets_are_the_judges():
     verdict = waitfor.verdict(report("starved", states, range(3)))
     assert verdict.cause == "collective"
     assert verdict.sentences[0] == (
-        "Nobody is left who could help: rank 0 is in MPI_Barrier, which rank 3 (idle: its cell has "
-        "ended) never enters."
+        "Nobody is left who could help: rank 0 is in MPI_Barrier, which rank 3 (idle: no cell of "
+        "it runs) never enters."
     )
     assert pairs(verdict) == {(0, 3), (1, 3), (2, 3)}
 
@@ -231,3 +242,20 @@ def test_an_error_of_a_stuck_rank_stands_beneath_the_verdict():
     assert lines[2] == verdict.sentences[0]
     after = ["rank 0 raised ValueError: of 0", "    --> 1 comm.Free()", "Ringside: cleared"]
     assert lines[-3:] == after
+
+
+def test_of_several_needs_the_hopeless_one_is_the_cause():
+    waiting = state(1, "MPI_Waitall", need("collective", 2, index=1), need("recv", 1))
+    states = [state(0), waiting, state(2, doing="computing"), state(3)]
+    verdict = waitfor.verdict(report("deadlock", states, [1]))
+    assert verdict.sentences[0] == "Deadlock: 1 -> 1, rank 1 waits for itself."
+
+
+def test_groups_that_differ_are_named_as_such():
+    states = [
+        state(r, "MPI_Comm_create", need("collective", 1 - r, comm=-7 - r, index=1))
+        for r in range(2)
+    ]
+    verdict = waitfor.verdict(report("deadlock", states, range(2)))
+    assert verdict.cause == "collective"
+    assert "groups or tags that differ" in verdict.sentences[0]

@@ -8,6 +8,7 @@ may hold its Python and answer nobody; but all scopes know the same, and idle ra
 
 import re
 import signal as signals
+import sys
 import threading
 import time
 from collections.abc import Callable, Collection
@@ -28,10 +29,10 @@ from ringside.errors import (
     PREFIX,
     ClusterError,
     Deadlock,
+    Left,
     Mismatch,
     Stopped,
     Suspected,
-    show_notes,
 )
 from ringside.scope import Stop
 
@@ -42,6 +43,10 @@ SILENT = 0.3  # seconds after another's answer in which one still counts where f
 LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 EXTRACT = 6  # lines of a rank's own traceback shown beside a verdict
+_ASIDE = (
+    "This cell's ranks were not stuck: what ends a stuck cell takes all ranks out of their calls. "
+    "Run it again."
+)
 _ERRORS = {"mismatch": Mismatch, "suspected": Suspected, "stopped": Stopped}
 
 
@@ -137,6 +142,45 @@ class Watch:
             client.ask("stop", enough=bool, reason=Stop.STARVED)
 
 
+class RankErrors(error.CompositeError):
+    """Python errors of ranks, told when the cell has ended: those alike once, by rank.
+
+    It has the fields of ipyparallel's error of one rank too, those of the lowest rank.
+    """
+
+    def __init__(self, parts, note: str = ""):
+        parts = sorted(parts, key=lambda part: part[3].get("engine_id", 0))
+        super().__init__("", parts)
+        self.ename, self.evalue, self.traceback, self.engine_info = parts[0]
+        self.note = note
+
+    def _alike(self) -> list[tuple[str, str, list[str]]]:
+        """Which ranks, what they raised, and the lines of the traceback."""
+        alike = {}
+        for name, text, traceback, info in self.elist:
+            alike.setdefault((name, text, traceback or ""), []).append(info.get("engine_id"))
+        return [
+            (waitfor.in_words(ranks), f"{name}: {text}", traceback.splitlines())
+            for (name, text, traceback), ranks in alike.items()
+        ]
+
+    def __str__(self):
+        lines = [f"{ranks} raised {what}" for ranks, what, _ in self._alike()]
+        return "\n".join([*lines, *self.note.splitlines()])
+
+    def render_traceback(self, excid=None):
+        """The tracebacks as lines; of many that differ the first few."""
+        if excid is not None:
+            return super().render_traceback(excid)
+        lines = []
+        for place, (ranks, what, traceback) in enumerate(self._alike()):
+            if place < self.tb_limit and traceback:
+                lines += [f"{ranks}:", *traceback, ""]
+            else:
+                lines.append(f"{ranks} raised {what}")
+        return [*lines, *self.note.splitlines()]
+
+
 class Result(AsyncResult):
     """A result that is watched while waited for without limit, and read in a few lines."""
 
@@ -157,8 +201,6 @@ class Result(AsyncResult):
         except error.RemoteError as failure:
             if self._told is None:
                 self._told = self._client.tell(failure, self)
-            if self._told is failure:
-                raise
             told = self._told
         else:
             # ipyparallel passes over cells that an engine dropped after an earlier error.
@@ -169,9 +211,8 @@ class Result(AsyncResult):
         raise told
 
     def _iopub_streaming_output_callback(self, eid, msg_future, msg):
-        if msg["header"]["msg_type"] == "error" and _from_scope(msg["content"]["evalue"]):
-            return
-        super()._iopub_streaming_output_callback(eid, msg_future, msg)
+        if msg["header"]["msg_type"] != "error":  # they are told together, when all have ended
+            super()._iopub_streaming_output_callback(eid, msg_future, msg)
 
     def display_outputs(self, *args, **kwargs):
         """Show what the ranks printed; after an interrupt, once they have left their cell."""
@@ -244,22 +285,40 @@ class Magics(ParallelMagics):
     # A progress line appears after two seconds; where nobody looks on, it would only differ.
     progress_after_seconds = -1 if ipp._NONINTERACTIVE else 2
 
+    def __init__(self, *args, **options):
+        super().__init__(*args, **options)
+        self._unheard = []  # results of cells that nobody waits for
+
+    def _tell_unheard(self):
+        """Say once, before the next cell, that ranks were taken out of one nobody waited for."""
+        said = set()
+        for result in [one for one in self._unheard if one.ready()]:
+            self._unheard.remove(result)
+            if result._told is None:
+                with suppress(error.RemoteError, ClusterError):
+                    try:
+                        result.get(0)
+                    except Left as left:
+                        if str(left) not in said:
+                            print(f"A cell sent with --noblock has ended.\n{left}", file=sys.stderr)
+                        said.add(str(left))
+
     def parallel_execute(self, cell, block=None, **options):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
         block = self.view.block if block is None else block
         client = self.view.client
+        self._tell_unheard()
         if not block:
-            return super().parallel_execute(cell, block=False, **options)
+            result = super().parallel_execute(cell, block=False, **options)
+            self._unheard.append(result)
+            return result
         client.interrupted = False
         # It waits in slices of a tenth of a second: what counts is that all of them block.
         with client.watch.over(lambda: [self.last_result] if self.last_result else []):
             try:
                 super().parallel_execute(cell, block=True, **options)
             except error.AlreadyDisplayedError as shown:
-                if any(_from_scope(text) for _, text, *_ in shown.original_error.elist):
-                    raise shown.original_error from None  # some were not: they are of no break
-                show_notes(shown, *getattr(shown.original_error, "__notes__", ()))
-                raise
+                raise shown.original_error from None  # it was not
         if client.interrupted:
             client.end_interrupted(self.last_result)
         return None
@@ -432,7 +491,7 @@ class Client(ipp.Client):
         result.get(0)
 
     def tell(self, failure, result):
-        """The error to raise for a failed result: Deadlock, RankDied or the failure itself."""
+        """The error to raise for a failed result: Deadlock, RankDied or RankErrors."""
         if isinstance(failure, error.CompositeError):
             parts = list(failure.elist)
         else:
@@ -447,7 +506,7 @@ class Client(ipp.Client):
         verdict = self._first_verdict(broken)
         note = self._tidy()
         if not broken and not stopped:
-            return show_notes(failure, note) if note else failure
+            return RankErrors(parts, note)
         genuine = [
             part
             for part in parts
@@ -456,6 +515,8 @@ class Client(ipp.Client):
         ]
         errors = self._own_errors(genuine, result)
         if verdict is not None and verdict.kind != "stopped":
+            if not set(verdict.ranks) & {info.get("engine_id") for *_, info in parts}:
+                note = f"{_ASIDE}\n{note}"
             led = [info["engine_id"] for *_, info in parts if info.get("led")]
             return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note, led=led)
         ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)

@@ -86,22 +86,6 @@ class Stopped(Left):
     """Somebody pressed stop."""
 
 
-class _Notes:
-    """One of ipyparallel's errors, which shows the notes added to it as Python's own do."""
-
-    def render_traceback(self, *args):
-        return [*super().render_traceback(*args), *self.__notes__]
-
-
-def show_notes(error, *notes: str):
-    """Add notes to an error of ipyparallel's, and have them shown; gives it back."""
-    for note in notes:
-        error.add_note(note)
-    if notes and not isinstance(error, _Notes):
-        error.__class__ = type(type(error).__name__, (_Notes, type(error)), {})
-    return error
-
-
 def _raised(errors) -> Iterator[str]:
     for rank, name, text, traceback in errors:
         yield f"rank {rank} raised {name}: {text}"

@@ -5,10 +5,12 @@ Two messages are answered in the control thread, so also while the rank is stuck
 """
 
 import os
+import re
 import signal
 import sys
 import threading
 import time
+import types
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
@@ -20,6 +22,10 @@ from ringside.errors import PREFIX
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
 SETTLE_LIMIT = 1.0  # seconds the ranks get to compare what they did in a cell
 TIDY_LIMIT = 1.0  # seconds they get to clear what a failed cell left
+TRUNCATED = re.compile(
+    r"Message from rank (\d+) and tag (\d+) truncated; "
+    r"(\d+) bytes received but buffer size is (\d+)"
+)
 # Threads of these packages call no MPI, whoever starts them.
 NO_MPI = {"IPython", "ipykernel", "ipyparallel", "jupyter_client", "tornado", "tqdm", "zmq"}
 
@@ -27,21 +33,71 @@ NO_MPI = {"IPython", "ipykernel", "ipyparallel", "jupyter_client", "tornado", "t
 class RingsideShell(ZMQInteractiveShell):
     """Shows an error of the scope as one line: its story is told once, by the notebook.
 
-    `cause`: an error of the cell's own in whose handling (a `finally`, say) the scope's came.
+    `shown`: the error that ended the cell, `cause`: it is one of the cell's own, in whose handling
+    (a `finally`, say) the scope's came.
     """
 
+    shown = None
     cause = None
+
+    def ask_exit(self):
+        """`exit()` in a cell: a rank that left would take all others with it."""
+        raise LastingRank(
+            "exit() and quit() would end this rank, and with it all ranks. They do nothing here: "
+            "let the cell end, or end all ranks with cluster.stop() in a cell without %%px"
+        )
 
     def showtraceback(self, exc_tuple=None, *args, **kwargs):
         """IPython's own, but for the scope's errors: the first traceback takes it half a second."""
         etype, value, _ = exc_tuple or sys.exc_info()
         self.cause = _cause(value)
         if self.cause is not None:
-            super().showtraceback((type(self.cause), self.cause, self.cause.__traceback__))
+            value = self.cause
         elif str(value).startswith(PREFIX):
             self._showtraceback(etype, value, [str(value)])
-        else:
-            super().showtraceback(exc_tuple, *args, **kwargs)
+            return
+        self.shown = value
+        value.__traceback__ = _without_library(value.__traceback__)
+        super().showtraceback((type(value), value, value.__traceback__), *args, **kwargs)
+
+    def _showtraceback(self, etype, evalue, stb):
+        """IPython's own, with an error of the MPI library in plain words."""
+        text, words = str(evalue), plain(evalue)
+        super()._showtraceback(etype, evalue, [part.replace(text, words) for part in stb])
+
+
+class LastingRank(RuntimeError):
+    """A cell asked its rank to end."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [str(self)]
+
+
+def plain(error: BaseException) -> str:
+    """What an error says; of one that MPICH raised, without the names of its inner functions."""
+    text = str(error)
+    head, *stack = text.splitlines() or [""]
+    if type(error).__module__ != "mpi4py.MPI" or not head.endswith(", error stack:") or not stack:
+        return text
+    reason = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1])
+    if found := TRUNCATED.search(reason):
+        source, tag, *sizes = map(int, found.groups())
+        # MPICH (5.0.2) gives the two sizes in either order.
+        reason = (
+            f"the message from rank {source} with tag {tag} has {max(sizes)} bytes, and there is "
+            f"room for {min(sizes)}"
+        )
+    return f"{head.removesuffix(', error stack:')}: {reason}"
+
+
+def _without_library(traceback):
+    """The traceback without mpi4py's compiled functions, whose source is not there to be shown."""
+    if traceback is None:
+        return None
+    rest = _without_library(traceback.tb_next)
+    if traceback.tb_frame.f_code.co_filename.startswith("src/mpi4py/"):
+        return rest
+    return types.TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
 def _cause(error: BaseException) -> BaseException | None:
@@ -107,7 +163,7 @@ class RingsideKernel(IPythonParallelKernel):
 
     def _begin(self):
         self._cell += 1
-        self.shell.cause = None
+        self.shell.shown = self.shell.cause = None
         scope.busy(True)
         self.running = True
 
@@ -127,6 +183,8 @@ class RingsideKernel(IPythonParallelKernel):
     def _settled(self, reply: dict, method: str) -> dict:
         """The cell's reply once the ranks have compared what they did in it."""
         self.running = False
+        if reply["status"] == "error" and (shown := self.shell.shown) is not None:
+            reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
         end = scope.settle(SETTLE_LIMIT)
         if end["unreceived"]:
             print(waitfor.unreceived(end["unreceived"]), file=sys.stderr)
@@ -142,8 +200,7 @@ class RingsideKernel(IPythonParallelKernel):
                 print(verdict, file=sys.stderr)
         if reply["status"] == "error":
             reply["engine_info"]["broken"] = end["report"]
-            if method == "execute" and (cause := self.shell.cause) is not None:
-                reply |= {"ename": type(cause).__name__, "evalue": str(cause)}
+            if self.shell.cause is not None:
                 reply["engine_info"]["led"] = True
         return reply
 

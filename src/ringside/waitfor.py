@@ -200,13 +200,13 @@ def _need(need: dict) -> str:
         case "collective":
             return f"(collective number {need['index']}{where})"
         case "window":
-            return f"until {_ranks(need['targets'])} synchronise{_s(need['targets'])} as well"
+            return f"until {in_words(need['targets'])} synchronise{_s(need['targets'])} as well"
         case "buffer":
-            return f"until {_ranks(need['targets'])} receive{_s(need['targets'])} what is in it"
+            return f"until {in_words(need['targets'])} receive{_s(need['targets'])} what is in it"
     return ""
 
 
-def _ranks(ranks: Sequence[int]) -> str:
+def in_words(ranks: Sequence[int]) -> str:
     """ "rank 1", "ranks 0, 2 and 3"."""
     names = [str(rank) for rank in ranks]
     if len(names) < 2:
@@ -259,27 +259,38 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
             return "mismatch", _place(report["mismatch"])
         case "suspected":
             return "suspected", (
-                f"Suspected: for {report['quiet']:.3g} s {_ranks(stuck)} did nothing but test in "
+                f"Suspected: for {report['quiet']:.3g} s {in_words(stuck)} did nothing but test in "
                 "a loop or wait, and nothing changed."
             )
     name = "Deadlock" if report["kind"] == "deadlock" else "Nobody is left who could help"
+    helpless = {*stuck, *(s["rank"] for s in states if s["state"] == "idle")}
     for find in (_wrong_message, _collective):
         for rank in stuck:
             for need in states[rank]["needs"]:
                 found = find(rank, need, states, report["unreceived"])
-                if found:
+                if found and _is_hopeless(need, helpless):
                     return found[0], f"{name}: {found[1]}"
-    circle = _circle(arrows)
-    if circle:
-        chain = " -> ".join(str(r) for r in (*circle, circle[0]))
-        whom = "rank {} waits for itself" if len(circle) == 1 else "each waits for the next"
-        return "circle", f"{name}: {chain}, {whom.format(circle[0])}."
+    chains = [
+        _circle([edge for edge in arrows if {edge.source, edge.target} <= group])
+        for group in circles(arrows, stuck)
+    ]
+    if chains:
+        text = " and ".join(" -> ".join(str(r) for r in (*chain, chain[0])) for chain in chains)
+        alone = [chain[0] for chain in chains if len(chain) == 1]
+        itself = f"rank {alone[0]} waits for itself" if len(alone) == 1 else "each waits for itself"
+        return "circle", f"{name}: {text}, {itself if alone else 'each waits for the next'}."
     for edge in arrows:
         if states[edge.target]["state"] == "idle":
             text = f"rank {edge.source} waits for rank {edge.target}, which is idle"
-            return "finished", f"{name}: {text}: no cell of it will come while this one runs."
-    ranks = ", ".join(map(str, stuck))
-    return "circle", f"{name}: ranks {ranks} wait for each other."
+            return "finished", f"{name}: {text}: no cell of it runs."
+    names = ", ".join(map(str, stuck))
+    return "circle", f"{name}: ranks {names} wait for each other."
+
+
+def _is_hopeless(need: dict, helpless: set[int]) -> bool:
+    """Whether this is a need that nobody meets, of several that a stuck rank may have."""
+    targets = set(need.get("targets", ()))
+    return bool(targets & helpless) if need["kind"] == "collective" else targets <= helpless
 
 
 _ALIKE = (
@@ -302,13 +313,13 @@ def _entered(entered: dict[str, str]) -> list[str]:
     groups: dict[str, list[int]] = {}
     for rank, words in sorted(entered.items(), key=lambda item: int(item[0])):
         groups.setdefault(words, []).append(int(rank))
-    return [f"{_ranks(ranks)}: {words}" for words, ranks in groups.items()]
+    return [f"{in_words(ranks)}: {words}" for words, ranks in groups.items()]
 
 
 def _hung(ranks: Sequence[int]) -> str:
     if not ranks:
         return "Nobody hung in it."
-    return f"{_ranks(ranks).capitalize()} hung in it."
+    return f"{in_words(ranks).capitalize()} hung in it."
 
 
 def _no_proof(quiet: float) -> str:
@@ -350,18 +361,24 @@ def _wanted(need: dict) -> str:
 
 def _collective(rank, need, states, unreceived) -> tuple[str, str] | None:
     missing = need.get("targets", ()) if need["kind"] == "collective" else ()
+    missing = [m for m in missing if states[m]["state"] != "computing"] or missing
     if not missing:
         return None
+    call = states[rank]["call"]
+    if call.startswith("MPI_Comm_create") and call == states[missing[0]]["call"]:
+        return "collective", (
+            f"rank {rank} and rank {missing[0]} are in {call} with groups or tags that differ: the "
+            "ranks of a group all give the same."
+        )
     names = " and ".join(f"rank {m} ({_doing(states[m])})" for m in missing[:3])
     more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
     never = "never enters" if len(missing) == 1 else "never enter"
-    call = states[rank]["call"]
     return "collective", f"rank {rank} is in {call}, which {names}{more} {never}."
 
 
 def _doing(state: dict) -> str:
     return {
-        "idle": "idle: its cell has ended",
+        "idle": "idle: no cell of it runs",
         "computing": "computing",
     }.get(state["state"], f"in {state['call']}")
 
