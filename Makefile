@@ -38,7 +38,7 @@ help:
 	@echo "make soak     the long random runs"
 	@echo "make bench    the bars, as ratios from one run"
 	@echo "make lessons  run all lessons again and keep their outputs"
-	@echo "make kernels  the C library and the scope only"
+	@echo "make kernels  the C library and the scope only  (V=1: whole commands)"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
 	@echo "make clean    remove both environments and everything built"
@@ -48,9 +48,11 @@ help:
 	@echo "With MPI=openmpi each of them works on Open MPI instead of MPICH."
 	@echo "With PYTHON=python3.12 the environment is made from that Python."
 
+# Of the server's log only errors are shown, and the address, which stays the last line.
 lab: kernels
 	@echo "Ringside: JupyterLab starts. Ctrl-C twice ends it."
 	@$(INSIDE) "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$$PWD" \
+	    --Application.log_level=ERROR \
 	    --LabApp.default_url=/lab/tree/notebooks/00-the-cluster.ipynb \
 	    --LabApp.extension_manager=readonly --KernelManager.transport_encryption=auto \
 	    $(ROOT) $(LABARGS)
@@ -89,7 +91,7 @@ lock: env
 	$(COMPILE) --group openmpi -o requirements-openmpi.txt
 
 clean:
-	rm -rf .venv .venv-openmpi kernels/build kernels/bin .pytest_cache .ruff_cache
+	rm -rf .venv .venv-openmpi kernels/build kernels/bin .pytest_cache .ruff_cache __pycache__
 	find src tests bench notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
 	    -exec rm -rf {} +
 

@@ -459,6 +459,24 @@ def test_engines_are_measured_with_the_scope_aside_and_back_on(cluster, tmp_path
         campaign.run(sweep(tmp_path / "other.csv", ringshift(ranks=[5])), cluster=cluster)
 
 
+def test_engines_leave_out_the_warm_up(cluster, tmp_path):
+    """With a kernel on the engines that says of its repetitions: 1 s, 2 s, 3 s and so on."""
+    cluster.view.execute(
+        """
+import numpy as np
+from ringside import kernels
+real, kernels.run = kernels.run, lambda *given, **_: np.arange(1.0, given[4] + 1)
+"""
+    )
+    try:
+        plan = sweep(tmp_path / "results.csv", ringshift(), warmup=2)
+        table = campaign.run(plan, cluster=cluster)
+    finally:
+        cluster.view.execute("kernels.run = real")
+    assert table["repetition"].tolist() == [1, 2, 3]
+    assert table["seconds"].tolist() == table["mean_seconds"].tolist() == [3.0, 4.0, 5.0]
+
+
 def test_engines_that_are_stuck_come_back_and_the_rest_is_measured(cluster, tmp_path):
     results = tmp_path / "results.csv"
     table = campaign.run(sweep(results, stuck(), ringshift(), limit=3), cluster=cluster)

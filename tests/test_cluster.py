@@ -1,5 +1,6 @@
 """The cluster: starting, attaching, errors of ranks, deaths, interrupts, and nothing left."""
 
+import fcntl
 import json
 import os
 import queue
@@ -13,6 +14,7 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
+import psutil
 import pytest
 from ipyparallel import CompositeError, RemoteError, interactive
 from jupyter_client.manager import KernelManager
@@ -192,8 +194,38 @@ def test_too_many_ranks_for_the_memory_are_refused(cluster, monkeypatch):
     assert pids(ringside.start(4)) == pids(cluster)
 
 
-def test_memory_limit_of_the_control_group_counts():
-    assert 0 < module.available_memory() <= 1e15
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        ({"memory.max": "90000000\n", "memory.current": "30000000\n"}, 60e6),
+        ({"memory.max": "20000000\n", "memory.current": "30000000\n"}, 0),
+        (
+            {
+                "memory/memory.limit_in_bytes": "90000000\n",
+                "memory/memory.usage_in_bytes": "30000000\n",
+            },
+            60e6,
+        ),
+        ({"memory.max": "max\n", "memory.current": "30000000\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_containers_limit_counts(monkeypatch, files, left):
+    """None: there is no limit but the machine's own."""
+    real = Path.read_text
+
+    def read_text(path, *options, **named):
+        if not path.is_relative_to("/sys/fs/cgroup"):
+            return real(path, *options, **named)
+        if (name := str(path.relative_to("/sys/fs/cgroup"))) not in files:
+            raise FileNotFoundError(path)
+        return files[name]
+
+    monkeypatch.setattr(Path, "read_text", read_text)
+    if left is None:
+        assert 90e6 < module.available_memory() <= psutil.virtual_memory().total
+    else:
+        assert module.available_memory() == left
 
 
 def test_full_shared_memory_is_named(monkeypatch):
@@ -820,6 +852,16 @@ def test_a_lock_is_held_until_it_is_released(tmp_path):
     lock.release()
     assert not lease.held(lock.path)
     assert lease.Lock(lock.path).acquire()
+
+
+def test_who_asks_for_a_holder_is_taken_for_none(tmp_path):
+    """Two may ask at the same moment, each with the file locked for as long as it asks."""
+    path = tmp_path / "one"
+    with open(path, "a") as other:
+        fcntl.flock(other, fcntl.LOCK_SH)
+        assert not lease.held(path)
+        fcntl.flock(other, fcntl.LOCK_EX)
+        assert lease.held(path)
 
 
 def test_leases_of_the_dead_are_removed(tmp_path):

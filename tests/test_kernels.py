@@ -10,6 +10,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from pathlib import Path
 
 import psutil
@@ -87,10 +88,10 @@ for variant in {BYTES[kernel]}:
 
 
 def test_bytes_are_printed_as_bytes():
-    done = mpirun(3, PROGRAM.with_name("pingpong"), "--variant", "blocking", "--bytes", 8)
+    done = mpirun(5, PROGRAM.with_name("pingpong"), "--variant", "blocking", "--bytes", 8)
     rows = list(csv.DictReader(done.stdout.splitlines()))
     assert [row["bytes"] for row in rows] == ["8"] * 10
-    # The third rank has no part, and none in the mean.
+    # Three ranks have no part, and none in the mean: over all five it would be 0.4 of the slowest.
     assert all(float(r["mean_seconds"]) > 0.5 * float(r["seconds"]) for r in rows)
 
 
@@ -125,6 +126,76 @@ def test_what_must_deadlock_does_not_end(variant, n, doubles, tmp_path):
         mpirun(n, program, "--variant", variant, "--doubles", doubles, timeout=2.5)
     left = [exe for exe in Path("/proc").glob("[0-9]*/exe") if os.path.realpath(exe) == program]
     assert left == []
+
+
+# ---- what is timed ----
+
+# Stands in front of MPI as the scope does: rank 1 comes late to a barrier, or goes on late from it.
+LATE = """
+#define _POSIX_C_SOURCE 199309L
+#include <mpi.h>
+#include <time.h>
+double before = 0, after = 0; /* seconds, below one */
+int barriers = 0;
+static void nap(double seconds)
+{
+    int rank;
+    PMPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    const struct timespec time = {.tv_nsec = (long)(seconds * 1e9)};
+    if (rank == 1)
+        nanosleep(&time, NULL);
+}
+int MPI_Barrier(MPI_Comm comm)
+{
+    barriers++;
+    nap(before);
+    const int code = PMPI_Barrier(comm);
+    nap(after);
+    return code;
+}
+"""
+# The least of three times, each of the slowest rank, against a quarter of a second of sleep.
+TIMED = """
+import ctypes
+import numpy as np
+front = ctypes.CDLL({front!r}, ctypes.RTLD_GLOBAL)
+from mpi4py import MPI
+from ringside import kernels
+comm = MPI.COMM_WORLD
+late = ctypes.c_double.in_dll(front, {when!r})
+barriers = ctypes.c_int.in_dll(front, "barriers")
+
+def run(name):
+    if name == "heat":
+        return [kernels.heat(comm, "waitall", np.zeros((8, 8)), 2) for _ in range(3)]
+    one = {{"trips": 1}} if "trips" in kernels.settings(name) else {{}}
+    return kernels.run(name, comm, kernels.variants(name)[-1], 12, 3, **one)
+
+for name in [*kernels.names(), "heat"]:
+    barriers.value, late.value = 0, 0.25
+    seconds = np.max(comm.allgather(run(name)), axis=0)
+    late.value = 0
+    assert barriers.value >= 3, name
+    tell(name, min(seconds) > 0.125)
+"""
+
+
+def timed(tmp_path: Path, when: str) -> dict[str, bool]:
+    """For each kernel, whether its times hold the lateness of rank 1."""
+    front = interposer(tmp_path, LATE)
+    told = python(2, tmp_path, TIMED.format(front=str(front), when=when))
+    assert told[0] == told[1]
+    return {name: held == "True" for name, held in map(str.split, told[0].splitlines())}
+
+
+def test_no_time_holds_the_wait_for_a_rank_that_comes_late(tmp_path):
+    assert timed(tmp_path, "before") == dict.fromkeys([*kernels.names(), "heat"], False)
+
+
+def test_a_first_exchange_that_brings_into_step_is_not_timed(tmp_path):
+    """Where there is none, the exchange that waits for the late rank is the one that is timed."""
+    first = {name: "trips" in kernels.settings(name) for name in kernels.names()} | {"heat": False}
+    assert timed(tmp_path, "after") == {name: not held for name, held in first.items()}
 
 
 # ---- wrong data is caught ----
@@ -282,6 +353,66 @@ def test_available_memory_is_what_the_system_says():
     function = ctypes.CDLL(str(kernels.directory() / "libkernels.so")).ringside_available_bytes
     function.restype = ctypes.c_int64
     assert 50e6 < function() <= psutil.virtual_memory().total
+
+
+# In the place of the machine's control group stands a folder.
+CONTAINER = """
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <stdio.h>
+#include <string.h>
+FILE *fopen(const char *path, const char *mode)
+{
+    FILE *(*const real)(const char *, const char *) =
+        (FILE * (*)(const char *, const char *))dlsym(RTLD_NEXT, "fopen");
+    char other[4096];
+    if (strncmp(path, "/sys/fs/cgroup", 14) == 0) {
+        snprintf(other, sizeof other, "%s%s", "FOLDER", path);
+        path = other;
+    }
+    return real(path, mode);
+}
+"""
+V2 = {"memory.max": "90000000\n", "memory.current": "30000000\n"}
+CACHE = {"memory.stat": "anon 5\nactive_file 7\ninactive_file 10000000\n"}
+V1 = {"memory.limit_in_bytes": "90000000\n", "memory.usage_in_bytes": "30000000\n"}
+CACHE_V1 = {"memory.stat": "inactive_file 1\ntotal_inactive_file 10000000\n"}
+
+
+@pytest.mark.parametrize(
+    ("files", "left"),
+    [
+        (V2, 60_000_000),
+        (V2 | CACHE, 70_000_000),
+        (V2 | {"memory.max": "20000000\n"}, 0),
+        ({f"memory/{name}": text for name, text in V1.items()}, 60_000_000),
+        ({f"memory/{name}": text for name, text in (V1 | CACHE_V1).items()}, 70_000_000),
+        (V2 | {"memory.max": "max\n"}, None),
+        ({}, None),
+    ],
+)
+def test_a_containers_limit_counts(files, left, tmp_path):
+    """None: there is no limit but the machine's own."""
+    front = interposer(tmp_path, CONTAINER.replace("FOLDER", str(tmp_path)))
+    for name, text in files.items():
+        path = tmp_path / "sys" / "fs" / "cgroup" / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    library = kernels.directory() / "libkernels.so"
+    code = f"from ctypes import *; f = CDLL({str(library)!r}).ringside_available_bytes; "
+    code += "f.restype = c_int64; print(f())"
+    told = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"LD_PRELOAD": str(front)},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=True,
+    ).stdout
+    if left is None:
+        assert int(told) > 90_000_000
+    else:
+        assert int(told) == left
 
 
 def test_help_tells_the_variants():

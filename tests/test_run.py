@@ -310,6 +310,48 @@ def test_fortran_libraries_that_call_by_the_profiling_names_are_seen(run, tmp_pa
 
 # ---- programs that end by themselves ----
 
+# Where MPI_IN_PLACE stands, count and type mean nothing: here they are those of no buffer.
+IN_PLACE = r"""
+#include <mpi.h>
+int main(int argc, char **argv) {
+    int rank, none[2] = {1000, 2000}, two[2] = {2, 2}, own[2] = {2, 3}, places[2] = {0, 3};
+    int all[6] = {0}, part[3] = {0};
+    const MPI_Comm comm = MPI_COMM_WORLD;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(comm, &rank);
+    MPI_Allgather(MPI_IN_PLACE, 1000, MPI_DOUBLE, all, 3, MPI_INT, comm);
+    MPI_Allgatherv(MPI_IN_PLACE, 1000, MPI_DOUBLE, all, own, places, MPI_INT, comm);
+    MPI_Alltoall(MPI_IN_PLACE, 1000, MPI_DOUBLE, all, 3, MPI_INT, comm);
+    MPI_Alltoallv(MPI_IN_PLACE, none, none, MPI_DOUBLE, all, two, places, MPI_INT, comm);
+    void *const here = rank == 0 ? MPI_IN_PLACE : part;
+    const int count = rank == 0 ? 1000 : 3;
+    const MPI_Datatype type = rank == 0 ? MPI_DOUBLE : MPI_INT;
+    MPI_Gather(here, count, type, all, 3, MPI_INT, 0, comm);
+    MPI_Gatherv(here, count, type, all, own, places, MPI_INT, 0, comm);
+    MPI_Scatter(all, 3, MPI_INT, here, count, type, 0, comm);
+    MPI_Scatterv(all, own, places, MPI_INT, here, count, type, 0, comm);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def test_a_buffer_in_place_has_no_bytes_of_its_own(run, tmp_path):
+    compile_c(IN_PLACE, tmp_path / "in_place")
+    done = run(2, "--events", "calls.csv", "./in_place")
+    assert (done.returncode, done.stderr) == (0, b"")
+    table = pd.read_csv(tmp_path / "calls.csv")
+    handed_in = {
+        rank: dict(zip(own["call"], own["bytes"], strict=True))
+        for rank, own in table.groupby("rank")
+    }
+    all_in_place = dict.fromkeys(
+        ["MPI_Allgather", "MPI_Allgatherv", "MPI_Alltoall", "MPI_Alltoallv"], 0
+    )
+    rooted = ["MPI_Gather", "MPI_Gatherv", "MPI_Scatter", "MPI_Scatterv"]
+    assert handed_in[0] == all_in_place | dict.fromkeys(rooted, 0)
+    assert handed_in[1] == all_in_place | dict.fromkeys(rooted, 12) | {"MPI_Scatterv": 0}
+
 
 def test_a_correct_program_is_left_alone_byte_for_byte(run, program, tmp_path):
     done = run(3, "--trace", "trace.json", program, "bytes")

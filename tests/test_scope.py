@@ -137,6 +137,12 @@ def test_named_deadlocks(view, code, cause, ranks):
     assert verdict.sentences[0].endswith(".")
 
 
+def test_a_collective_waits_for_those_alone_who_have_not_come(view):
+    verdict = stuck(view, "if rank != 2: comm.Barrier()")
+    assert {(e.source, e.target) for e in verdict.edges} == {(0, 2), (1, 2), (3, 2)}
+    assert "rank 0 is in MPI_Barrier, which rank 2 (idle: " in verdict.sentences[0]
+
+
 def test_unlike_collectives_are_named(view):
     with pytest.raises(ringside.Mismatch) as caught:
         view.execute("comm.Barrier() if rank == 0 else comm.Bcast(np.zeros(1), root=0)").get()

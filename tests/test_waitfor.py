@@ -138,6 +138,16 @@ def test_one_of_several_is_enough():
     assert {edge.target: edge.enough for edge in both} == {1: False, 2: True}
 
 
+def test_all_and_any_are_two_words():
+    two = [need("recv", 1), need("send", 2, tag=3)]
+    words = "rank 0: {} from rank 1 (tag 0) {} to rank 2 (tag 3, 8 B)"
+    for call, mode, joint in [("MPI_Waitall", "all", "and"), ("MPI_Waitany", "any", "or")]:
+        assert waitfor.line(state(0, call, *two, mode=mode)) == words.format(call, joint)
+        many = waitfor.line(state(0, call, *6 * two, mode=mode))
+        assert many.count(f") {joint} ") == 4
+        assert many.endswith(f") {joint} 8 more")
+
+
 def test_circles_are_those_of_the_stuck():
     arrows = [waitfor.Edge(*pair, "") for pair in ((0, 1), (1, 0), (2, 0), (3, 4), (4, 3))]
     assert waitfor.circles(arrows, {0, 1, 2, 3, 4}) == [{0, 1}, {3, 4}]

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from ringside import mpi
+from ringside import ROOT, mpi
 
 # As in kernels/ringside.h, which says more about each.
 WRONG_DATA = -1001
@@ -24,8 +24,6 @@ BAD_RANKS = -1007
 BAD_SETTING = -1008
 UNSUITABLE = -1009
 MAX_REPETITIONS = 1_000_000
-
-ROOT = Path(__file__).resolve().parents[2]
 
 
 class _Setting(ctypes.Structure):
