@@ -1,5 +1,5 @@
-/* Stands between a kernel and MPI as the scope does, and makes the exchange go wrong in one way, which
- * FAULT names. So the kernels are tested as they are built, and not one line of them is touched.
+/* Stands between a kernel and MPI as the scope does, and makes the exchange go wrong in one way,
+ * which FAULT names. So the kernels are tested as they are built, and no line of them is touched.
  *
  * A repetition begins with the kernel's MPI_Barrier. `calls` counts within it what this rank calls
  * of the functions below. */
@@ -131,7 +131,9 @@ int MPI_Win_shared_query(MPI_Win window, int rank, MPI_Aint *size, int *unit, vo
 /* ---- collectives and datatypes ---- */
 
 int MPI_Type_create_resized(MPI_Datatype old, MPI_Aint lower, MPI_Aint extent, MPI_Datatype *new) {
-    return PMPI_Type_create_resized(old, lower, fault("half the extent") ? extent / 2 : extent, new);
+    if (fault("half the extent"))
+        extent /= 2;
+    return PMPI_Type_create_resized(old, lower, extent, new);
 }
 
 /* As in a matrix that is narrower by one column: 4 ranks, blocks of 3 x 3. */
@@ -180,7 +182,7 @@ int MPI_Neighbor_alltoall(const void *out, int n_out, MPI_Datatype type_out, voi
     return code;
 }
 
-/* Rank 1 is refused it; the others, who could not have it without rank 1, are told that they have. */
+/* Rank 1 is refused it; the others, who cannot have it without rank 1, are told that they have. */
 int MPI_Win_allocate(MPI_Aint size, int unit, MPI_Info info, MPI_Comm comm, void *base,
                      MPI_Win *window) {
     int rank;

@@ -193,6 +193,7 @@ EXCHANGES = {
     "ringshift": ("sendrecv", ["--trips", 1]),
     "halo": ("sendrecv", ["--trips", 1]),
     "matrix": ("resized", []),
+    "heat": ("waitall", ["--steps", 1]),
 }
 
 
@@ -216,7 +217,7 @@ def test_the_first_of_several_exchanges_is_not_timed(kernel, faults):
     assert fastest(faulty(faults, "slow first exchange", 2, *command)) < 0.15  # it takes 0.3 s
 
 
-@pytest.mark.parametrize("kernel", ["ring"])
+@pytest.mark.parametrize("kernel", ["ring", "heat"])
 def test_an_only_exchange_is_timed(kernel, faults):
     variant, options = EXCHANGES[kernel]
     command = [PROGRAM.with_name(kernel), "--variant", variant, "--reps", 3, *options]
