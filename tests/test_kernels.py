@@ -280,7 +280,8 @@ def with_one_gigabyte(folder: Path, where: str, files: Path) -> dict[str, str]:
 def test_more_than_the_memory_is_refused(where, files, tmp_path):
     left = [f"{key}={value}" for key, value in with_one_gigabyte(tmp_path, where, files).items()]
     command = ["env", *left, PROGRAM, "--variant", "parity", "--reps", 1, "--warmup", 0]
-    assert mpirun(1, *command, "--doubles", 40_000_000).returncode == 0
+    if where == "machine":
+        assert mpirun(1, *command, "--doubles", 40_000_000).returncode == 0
     done = mpirun(2, *command, "--doubles", 40_000_000)  # each rank alone would fit
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""

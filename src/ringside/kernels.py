@@ -176,7 +176,8 @@ def heat(comm, variant: str, block: np.ndarray, steps: int = 1, rate: float = 0.
     0.25 (time step times conductivity, by the square of the spacing). `variant`: "waitall" or
     "overlap".
 
-    Raises ValueError for input that cannot work, before any message is sent, and MPI.Exception.
+    Raises ValueError for input that cannot work, before any message is sent, and MPI.Exception;
+    after an error `block` is as it was.
     """
     from mpi4py import MPI
 
