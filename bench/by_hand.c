@@ -41,8 +41,8 @@ int main(int argc, char **argv) {
             const double time = by_hand(out, in, bytes, rank, trips);
             if (time < hand)
                 hand = time;
-            if (ringside_pingpong.run(MPI_COMM_WORLD, "blocking", bytes, settings, 1, &seconds,
-                                      &wrong))
+            if (ringside_run(&ringside_pingpong, MPI_COMM_WORLD, "blocking", bytes, settings, 1,
+                             &seconds, &wrong))
                 MPI_Abort(MPI_COMM_WORLD, 1);
             if (seconds < kernel)
                 kernel = seconds;

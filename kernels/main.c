@@ -43,8 +43,8 @@ static void must(int code, const char *what) {
 
 static void print_variants(FILE *out) {
     fprintf(out, "variants:");
-    for (int i = 0; kernel->variant(i) != NULL; i++)
-        fprintf(out, " %s", kernel->variant(i));
+    for (int i = 0; ringside_variant(kernel, i) != NULL; i++)
+        fprintf(out, " %s", ringside_variant(kernel, i));
     fprintf(out, "\n");
 }
 
@@ -56,9 +56,9 @@ static void print_help(void) {
            "  --reps      timed and verified repetitions (10)\n"
            "  --warmup    repetitions before these, verified but not printed (1)\n"
            "  --source    what the column `source` says (mpiexec)\n",
-           kernel->unit, kernel->unit, kernel->unit, kernel->usual, kernel->most);
+           kernel->unit, kernel->unit, kernel->unit, kernel->default_count, kernel->maximum_count);
     for (const struct ringside_setting *s = kernel->settings; s->name != NULL; s++)
-        printf("  --%-9s %s (%" PRId64 ")\n", s->name, s->meaning, s->usual);
+        printf("  --%-9s %s (%" PRId64 ")\n", s->name, s->meaning, s->default_value);
     if (kernel->halos > 0)
         printf("\nWithout --variant: a table of all variants, three runs each, with as many\n"
                "repetitions as make a variant take about a second, or --reps.\n");
@@ -99,7 +99,7 @@ static int read_option(const char *option, const char *value, struct options *op
         return 1;
     }
     if (strcmp(name, kernel->unit) == 0)
-        return read_count(option, value, 0, kernel->most, &options->count, why, room);
+        return read_count(option, value, 0, kernel->maximum_count, &options->count, why, room);
     if (strcmp(name, "reps") == 0)
         return read_count(option, value, 1, RINGSIDE_MAX_REPETITIONS / 2, &options->reps, why,
                           room);
@@ -110,7 +110,7 @@ static int read_option(const char *option, const char *value, struct options *op
         const struct ringside_setting *s = &kernel->settings[i];
         if (strcmp(name, s->name) != 0)
             continue;
-        if (!read_count(option, value, s->least, s->most, &setting, why, room))
+        if (!read_count(option, value, s->minimum, s->maximum, &setting, why, room))
             return 0;
         options->settings[i] = setting;
         return 1;
@@ -122,7 +122,7 @@ static int read_option(const char *option, const char *value, struct options *op
 /* Every rank reads the same command line, so every rank comes to the same result. */
 static int read_options(int argc, char **argv, struct options *options, char *why, size_t room) {
     for (int i = 0; kernel->settings[i].name != NULL; i++)
-        options->settings[i] = kernel->settings[i].usual;
+        options->settings[i] = kernel->settings[i].default_value;
     for (int i = 1; i < argc; i += 2) {
         if (strcmp(argv[i], "--help") == 0 || strcmp(argv[i], "-h") == 0) {
             options->help = 1;
@@ -143,7 +143,7 @@ static int read_options(int argc, char **argv, struct options *options, char *wh
         snprintf(why, room, "--variant is missing");
         return 0;
     }
-    if (options->variant != NULL && ringside_find(kernel->variant, options->variant) < 0) {
+    if (options->variant != NULL && ringside_find(kernel, options->variant) < 0) {
         snprintf(why, room, "no variant \"%s\"", options->variant);
         return 0;
     }
@@ -191,8 +191,9 @@ static int tell_wrong(int64_t wrong, int rank, const struct options *options) {
 /* Turns the kernel's code into an exit status, the same on all ranks, and says why. */
 static int explain(int code, int64_t wrong, int rank, const struct options *options) {
     must(code > MPI_SUCCESS ? code : MPI_SUCCESS, "the exchange");
-    const char *why = code == RINGSIDE_UNSUITABLE ? kernel->why(MPI_COMM_WORLD, options->variant)
-                                                  : NULL;
+    const char *why = code == RINGSIDE_UNSUITABLE
+                          ? ringside_why(kernel, MPI_COMM_WORLD, options->variant)
+                          : NULL;
     if (why != NULL && rank == 0)
         fprintf(stderr, NAME ": variant %s is not possible here: %s\n", options->variant, why);
     const double gigabytes = 1e-9 * (double)(options->count * kernel->unit_bytes);
@@ -204,7 +205,7 @@ static int explain(int code, int64_t wrong, int rank, const struct options *opti
                 1e-9 * (double)ringside_available_bytes(), kernel->unit);
     else if (code == RINGSIDE_BAD_RANKS && rank == 0)
         fprintf(stderr, NAME ": needs at least %d ranks: mpiexec -n %d\n",
-                kernel->least_ranks, kernel->least_ranks);
+                kernel->minimum_ranks, kernel->minimum_ranks);
     else if (code == RINGSIDE_BAD_SETTING && rank == 0)
         fprintf(stderr, NAME ": a setting does not suit this number of ranks (--help explains)\n");
     else if (code < 0 && code != RINGSIDE_WRONG_DATA && why == NULL && rank == 0)
@@ -241,8 +242,8 @@ static int run(int rank, const struct options *options) {
     const int total = (int)(options->warmup + options->reps);
     double *seconds = malloc(2 * (size_t)total * sizeof *seconds);
     int64_t wrong = 0;
-    const int code = kernel->run(MPI_COMM_WORLD, options->variant, options->count,
-                                 options->settings, total, seconds, &wrong);
+    const int code = ringside_run(kernel, MPI_COMM_WORLD, options->variant, options->count,
+                                  options->settings, total, seconds, &wrong);
     const int status = explain(code, wrong, rank, options);
     if (status == DONE)
         print_times(rank, seconds, seconds + total, options);
@@ -251,7 +252,7 @@ static int run(int rank, const struct options *options) {
 }
 
 int main(int argc, char **argv) {
-    struct options options = {.source = "mpiexec", .count = kernel->usual, .warmup = 1};
+    struct options options = {.source = "mpiexec", .count = kernel->default_count, .warmup = 1};
     char why[512] = "";
     int rank = 0, status = DONE;
     must(MPI_Init(&argc, &argv), "MPI_Init");

@@ -1,68 +1,65 @@
 /* Ping-pong: rank 0 and its partner throw one message to and fro. */
-#include "exchange.h"
+#include "scaffold.h"
 
-#include <stddef.h>
+#include <limits.h>
 
-enum { PARTNER, TRIPS };
-
-static const struct ringside_setting SETTINGS[] = {
-    {"partner", 1, 1, 2147483647, "the rank that rank 0 plays with"},
-    {"trips", 0, 0, 1000000, "round trips in one repetition; 0: as many as fill 64 KiB, up to 100"},
-    {NULL, 0, 0, 0, NULL},
-};
+static int send(struct exchange *e) {
+    return MPI_Send(e->outgoing, e->count, e->type, e->to, 0, e->comm);
+}
 
 static int blocking(struct exchange *e) {
     if (e->rank == 0)
-        TRY(MPI_Send(e->outgoing, e->count, e->type, e->to, 0, e->comm));
+        TRY(send(e));
     TRY(MPI_Recv(e->incoming, e->count, e->type, e->from, 0, e->comm, MPI_STATUS_IGNORE));
-    if (e->rank != 0)
-        TRY(MPI_Send(e->outgoing, e->count, e->type, e->to, 0, e->comm));
-    return MPI_SUCCESS;
+    return e->rank == 0 ? MPI_SUCCESS : send(e);
 }
 
-static int send(struct exchange *e) {
-    TRY(MPI_Isend(e->outgoing, e->count, e->type, e->to, 0, e->comm, &e->send));
-    return MPI_Wait(&e->send, MPI_STATUS_IGNORE);
+static int isend_wait(struct exchange *e) {
+    TRY(MPI_Isend(e->outgoing, e->count, e->type, e->to, 0, e->comm, &e->requests[SEND]));
+    return MPI_Wait(&e->requests[SEND], MPI_STATUS_IGNORE);
 }
 
 static int nonblocking(struct exchange *e) {
     if (e->rank == 0)
-        TRY(send(e));
-    TRY(MPI_Irecv(e->incoming, e->count, e->type, e->from, 0, e->comm, &e->receive));
-    TRY(MPI_Wait(&e->receive, MPI_STATUS_IGNORE));
-    return e->rank == 0 ? MPI_SUCCESS : send(e);
+        TRY(isend_wait(e));
+    TRY(MPI_Irecv(e->incoming, e->count, e->type, e->from, 0, e->comm, &e->requests[RECEIVE]));
+    TRY(MPI_Wait(&e->requests[RECEIVE], MPI_STATUS_IGNORE));
+    return e->rank == 0 ? MPI_SUCCESS : isend_wait(e);
 }
 
-static const struct variant VARIANTS[] = {{"blocking", blocking}, {"nonblocking", nonblocking}};
-enum { VARIANT_COUNT = sizeof VARIANTS / sizeof VARIANTS[0] };
+static const struct variant VARIANTS[] = {
+    {.name = "blocking", .exchange = blocking},
+    {.name = "nonblocking", .exchange = nonblocking},
+    {.name = NULL},
+};
+
+enum { PARTNER, TRIPS };
+static const struct ringside_setting SETTINGS[] = {
+    {"partner", 1, 1, INT_MAX, "the rank that rank 0 plays with"},
+    {"trips", 0, 0, 1000000, "round trips in one repetition; 0: as many as fill 64 KiB, up to 100"},
+    {NULL, 0, 0, 0, NULL},
+};
 
 static int prepare(struct exchange *e) {
-    if (e->settings[PARTNER] >= e->size)
+    const int64_t partner = e->settings[PARTNER];
+    if (partner >= e->size)
         return RINGSIDE_BAD_SETTING;
-    const int partner = (int)e->settings[PARTNER];
+    message_trips(e, e->settings[TRIPS]);
     e->idle = e->rank != 0 && e->rank != partner;
-    e->to = e->from = e->rank == 0 ? partner : 0;
-    e->trips = exchange_trips(e->settings[TRIPS], e->count);
+    e->to = e->from = e->rank == 0 ? (int)partner : 0;
     return MPI_SUCCESS;
-}
-
-static const char *variant(int index) { return exchange_variant(VARIANTS, VARIANT_COUNT, index); }
-
-static int run(MPI_Comm comm, const char *name, int64_t bytes, const int64_t *settings,
-               int repetitions, double *seconds, int64_t *wrong) {
-    return exchange_run(&ringside_pingpong, VARIANTS, prepare, comm, name, bytes,
-                        settings, repetitions, seconds, wrong);
 }
 
 const struct ringside_kernel ringside_pingpong = {
     .name = "pingpong",
     .unit = "bytes",
     .unit_bytes = 1,
-    .usual = 1000,
-    .most = 2147483647,
+    .default_count = 1000,
+    .maximum_count = INT_MAX,
     .messages = 2,
-    .least_ranks = 2,
+    .minimum_ranks = 2,
     .settings = SETTINGS,
-    .variant = variant,
-    .run = run,
+    .variants = VARIANTS,
+    .content = &one_message,
+    .prepare = prepare,
 };

@@ -2,7 +2,8 @@
  * small main under mpiexec, and on a simulated machine.
  *
  * A kernel is collective over the communicator it is given. It never calls MPI_Init or
- * MPI_Finalize, never prints, never exits and keeps no static state. It returns
+ * MPI_Finalize, never prints, never exits and keeps no static state. What carries
+ * one out returns
  *
  *   MPI_SUCCESS    every repetition was carried out, and every element arrived as it was sent;
  *   above zero     the MPI error code that an MPI call returned. The call that failed ends the
@@ -17,9 +18,14 @@
 #define RINGSIDE_H
 
 #include <mpi.h>
+#include <stddef.h>
 #include <stdint.h>
 
-/* Leaves the function with the error code of an MPI call that failed. */
+struct exchange;
+struct variant;
+struct content;
+
+/* Leaves the function with a code that is not MPI_SUCCESS. */
 #define TRY(call)                                                                                  \
     do {                                                                                           \
         const int code_ = (call);                                                                  \
@@ -31,13 +37,13 @@
 enum {
     RINGSIDE_WRONG_DATA = -1001,      /* verification failed on this rank: see *wrong */
     RINGSIDE_UNKNOWN_VARIANT = -1002, /* no variant of this name */
-    RINGSIDE_BAD_COUNT = -1003,       /* message length below 0 or above the kernel's most */
+    RINGSIDE_BAD_COUNT = -1003,       /* message length below 0 or above the kernel's maximum */
     RINGSIDE_BAD_REPETITIONS = -1004, /* repetitions below 1 or above RINGSIDE_MAX_REPETITIONS */
     RINGSIDE_ARGUMENTS_DIFFER = -1005, /* the ranks do not all ask for the same thing */
     RINGSIDE_NO_MEMORY = -1006,       /* the buffers of a node's ranks do not fit its memory */
     RINGSIDE_BAD_RANKS = -1007,       /* the kernel cannot be carried out by so many ranks */
     RINGSIDE_BAD_SETTING = -1008,     /* a setting is out of its range */
-    RINGSIDE_UNSUITABLE = -1009       /* the kernel's `why` says why not here */
+    RINGSIDE_UNSUITABLE = -1009       /* ringside_why says why not here */
 };
 
 #define RINGSIDE_MAX_REPETITIONS 1000000
@@ -46,38 +52,57 @@ enum { RINGSIDE_MAX_SETTINGS = 6 };
 /* A named number that changes how a kernel works. */
 struct ringside_setting {
     const char *name; /* NULL ends a list */
-    int64_t usual, least, most;
+    int64_t default_value, minimum, maximum;
     const char *meaning;
 };
 
-/* What there is to know of a kernel.
- *
- * run is collective over comm:
+/* What there is to know of a kernel. */
+struct ringside_kernel {
+    const char *name, *unit; /* unit: "doubles" or "bytes" */
+    int64_t unit_bytes;
+    int64_t default_count, maximum_count; /* of units in a message */
+    int messages;                         /* how many messages a rank holds in memory */
+    int minimum_ranks;                    /* below that it cannot be carried out */
+    int halos; /* messages a rank receives from its neighbours in a grid of three dimensions; above
+                  0 a program that is told no variant prints a table of all */
+    const struct ringside_setting *settings;
+
+    /* How it works: see scaffold.h. Those that a kernel does not need are NULL. */
+    const struct variant *variants;
+    const struct content *content;
+    size_t own_bytes;
+    int (*prepare)(struct exchange *e);
+    int (*open)(struct exchange *e);
+    int (*close)(struct exchange *e, int code);
+};
+
+/* The kernels one after the other, counted from 0; NULL past the last. */
+const struct ringside_kernel *ringside_kernel(int index);
+
+/* The names of a kernel's variants, counted from 0; NULL past the last. */
+const char *ringside_variant(const struct ringside_kernel *kernel, int index);
+
+/* The place of a variant among them, or -1. */
+int ringside_find(const struct ringside_kernel *kernel, const char *variant);
+
+/* Carries out and verifies a kernel's exchange. Collective over comm.
  *   variant      one of the kernel's variants, by name
- *   count        message length in the kernel's unit, from 0 to `most`
- *   settings     as many numbers as the kernel has settings, in their order; NULL: all as usual
+ *   count        message length in the kernel's unit, from 0 to its maximum
+ *   settings     as many numbers as the kernel has settings, in their order; NULL: all by default
  *   repetitions  how many times the exchange is carried out, timed and verified
  *   seconds      out: `repetitions` times in seconds, of this rank, barrier and verification not
  *                included; 0 on a rank that had no part. A caller that could not get this memory
  *                passes NULL, and all ranks return RINGSIDE_NO_MEMORY
- *   wrong        out: how many received elements of all repetitions were wrong on this rank
- *
- * why, where it is not NULL, says in plain words why run would return RINGSIDE_UNSUITABLE on comm,
- * or, if it would not, what the reader of its times should know; NULL: nothing. The text is
- * constant. Collective over comm: it sets the variant up, and may exchange single elements. */
-struct ringside_kernel {
-    const char *name, *unit; /* unit: "doubles" or "bytes" */
-    int64_t unit_bytes, usual, most; /* usual: what a program sends that was not told */
-    int messages;    /* how many messages a rank holds in memory */
-    int least_ranks; /* below that it cannot be carried out */
-    int halos;       /* messages a rank receives from its neighbours in a grid of three dimensions;
-                        above 0 a program that is told no variant prints a table of all */
-    const struct ringside_setting *settings;
-    const char *(*variant)(int index); /* counted from 0; NULL past the last */
-    const char *(*why)(MPI_Comm comm, const char *variant);
-    int (*run)(MPI_Comm comm, const char *variant, int64_t count, const int64_t *settings,
-               int repetitions, double *seconds, int64_t *wrong);
-};
+ *   wrong        out: how many received elements of all repetitions were wrong on this rank */
+int ringside_run(const struct ringside_kernel *kernel, MPI_Comm comm, const char *variant,
+                 int64_t count, const int64_t *settings, int repetitions, double *seconds,
+                 int64_t *wrong);
+
+/* In plain words, why ringside_run would return RINGSIDE_UNSUITABLE on comm, or, if it would not,
+ * what the reader of its times should know; NULL: nothing. The text is constant. Collective over
+ * comm: it sets the variant up, and may exchange single elements. */
+const char *ringside_why(const struct ringside_kernel *kernel, MPI_Comm comm,
+                         const char *variant);
 
 /* The ring. Rank r sends doubles to r + 1 and receives as many from r - 1, around the corner at
  * the ends; a ring of one sends to itself. Element i holds rank * 1000 + i % 1000.
@@ -107,20 +132,6 @@ extern const struct ringside_kernel ringside_pingpong;
  *   nonblocking  Irecv, Isend and Waitall */
 extern const struct ringside_kernel ringside_ringshift;
 
-/* The heat equation: `steps` explicit steps on a grid in two dimensions. The ranks of comm form a
- * grid as MPI_Dims_create makes it, not periodic, in row order; each holds a block of rows x
- * columns cells, as many rows as the ranks beside it and as many columns as those above and below.
- *
- *   block    in and out: (rows + 2) x (columns + 2) doubles, row after row. The rim is filled from
- *            the neighbours; where there is none it is the boundary, and stays as it is
- *   rate     time step times conductivity by the square of the spacing, at most 0.25 to be stable
- *   seconds  out: of all steps on this rank
- *
- * Variants: waitall exchanges the rims, then computes; overlap computes the inner cells meanwhile.
- * Both give what one rank alone would, to the last bit. Collective; returns as kernels do. */
-int ringside_heat(MPI_Comm comm, const char *variant, int rows, int columns, double *block,
-                  int steps, double rate, double *seconds);
-const char *ringside_heat_variant(int index);
 /* Halo swapping, in doubles a face. The ranks form a periodic grid in three dimensions: the
  * communicator's own if it has one, else that of MPI_Dims_create. Every rank has six outgoing
  * faces, one a direction, and six incoming: towards lower and towards higher coordinates of the
@@ -155,7 +166,8 @@ extern const struct ringside_kernel ringside_halo;
 /* One exchange of the caller's own faces by a method of ringside_halo, setting up included.
  * Collective over comm. outgoing and incoming hold six faces of `doubles` doubles each, in the
  * order above: incoming's first is what the neighbour towards lower coordinates of the first
- * dimension sent towards higher ones. Returns what run returns, RINGSIDE_WRONG_DATA excepted. */
+ * dimension sent towards higher ones. Returns what ringside_run returns, RINGSIDE_WRONG_DATA
+ * excepted. */
 int ringside_halo_exchange(MPI_Comm comm, const char *method, int64_t doubles,
                            const double *outgoing, double *incoming);
 
@@ -174,30 +186,26 @@ int ringside_halo_exchange(MPI_Comm comm, const char *method, int64_t doubles,
  *   packed     the blocks copied one behind the other, and a Scatterv or Gatherv of doubles */
 extern const struct ringside_kernel ringside_matrix;
 
-/* The kernels one after the other, counted from 0; NULL past the last. */
-const struct ringside_kernel *ringside_kernel(int index);
+/* The heat equation, by explicit steps on a grid in two dimensions. The ranks of comm form a grid
+ * as MPI_Dims_create makes it, not periodic, in row order. Each holds a block of `count` cells, as
+ * square as can be, with a rim of the neighbours' cells, or of the fixed ones around the whole
+ * grid. A time is that of one step, the mean over `steps`; the cells are verified against what one
+ * rank alone would compute, to the last bit.
+ *
+ *   waitall  exchanges the rims, then computes
+ *   overlap  computes the inner cells meanwhile */
+extern const struct ringside_kernel ringside_heat;
 
-/* For kernels. Collective over comm; called by every rank before its exchange, also by one that
- * has found an error of its own, so that all go on or all leave together. own is this rank's
- * RINGSIDE_ code, or MPI_SUCCESS; bytes is what this rank has allocated but not touched; the
- * RINGSIDE_ARGUMENTS numbers must be the same on all ranks. Returns the same code everywhere, or
- * an MPI error code. */
-enum { RINGSIDE_ARGUMENTS = 3 + RINGSIDE_MAX_SETTINGS };
-int ringside_agree(MPI_Comm comm, int own, int64_t bytes,
-                   const int64_t arguments[RINGSIDE_ARGUMENTS]);
-
-/* The place of a name among those that `variant` gives, or -1. */
-int ringside_find(const char *(*variant)(int index), const char *name);
-
-/* For kernels. Copies the settings given, or all as usual where that is NULL; RINGSIDE_BAD_SETTING
- * if one is out of its range. */
-int ringside_read_settings(const struct ringside_setting table[], const int64_t *given,
-                           int64_t settings[RINGSIDE_MAX_SETTINGS]);
-
-/* For kernels. Frees n requests, null ones among them, that an error may have left open: takes back
- * the first `cancelled` and gives all a moment to end. Returns whether all are gone; as long as they
- * are not, MPI may still read or write their buffers, which are then better lost than given back. */
-int ringside_withdraw(MPI_Request requests[], int n, int cancelled);
+/* `steps` steps of the caller's own block. Collective over comm; ranks beside each other hold as
+ * many rows, those above and below each other as many columns.
+ *   block    in and out: (rows + 2) x (columns + 2) doubles, row after row. The rim is filled from
+ *            the neighbours; where there is none it is the boundary, and stays as it is. After an
+ *            error the block is as it was
+ *   rate     time step times conductivity by the square of the spacing, at most 0.25 to be stable
+ *   seconds  out: of all steps on this rank
+ * Returns what ringside_run returns, RINGSIDE_WRONG_DATA excepted. */
+int ringside_heat_steps(MPI_Comm comm, const char *variant, int rows, int columns, double *block,
+                        int steps, double rate, double *seconds);
 
 /* Bytes that processes on this node may still take without swapping, with the limit of the
  * container taken into account; INT64_MAX where the system does not tell. Not collective. */

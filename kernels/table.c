@@ -32,8 +32,8 @@ static int run_once(const struct table *t, const char *variant, int repetitions,
     double *times = calloc((size_t)repetitions, sizeof *times);
     int64_t wrong = 0;
     const double start = MPI_Wtime();
-    *code = t->kernel->run(MPI_COMM_WORLD, variant, t->count, t->settings, repetitions, times,
-                           &wrong);
+    *code = ringside_run(t->kernel, MPI_COMM_WORLD, variant, t->count, t->settings, repetitions,
+                         times, &wrong);
     *wall = (MPI_Wtime() - start) / repetitions;
     *seconds = 0;
     int failed = *code > MPI_SUCCESS ? *code : agree_on(code);
@@ -83,7 +83,7 @@ static int print_variant(struct table *t, const char *variant, int repetitions, 
     int code = MPI_SUCCESS;
     const double mebibytes =
         (double)t->kernel->halos * (double)(t->count * t->kernel->unit_bytes) / 1048576.0;
-    const char *remark = t->kernel->why == NULL ? NULL : t->kernel->why(MPI_COMM_WORLD, variant);
+    const char *remark = ringside_why(t->kernel, MPI_COMM_WORLD, variant);
     if (repetitions == 0)
         TRY(choose_repetitions(t, variant, &code, &repetitions));
     for (int i = 0; i < RUNS && code == MPI_SUCCESS; i++) {
@@ -125,8 +125,8 @@ int print_table(const struct ringside_kernel *kernel, int64_t count, const int64
                kernel->name, t.size, t.size == 1 ? "" : "s", dims[0], dims[1], dims[2],
                kernel->halos, count, kernel->unit, "method", "run 1", "run 2", "run 3", "reps",
                "us in run 3");
-    for (int i = 0; kernel->variant(i) != NULL; i++)
-        TRY(print_variant(&t, kernel->variant(i), repetitions, failed));
+    for (int i = 0; ringside_variant(kernel, i) != NULL; i++)
+        TRY(print_variant(&t, ringside_variant(kernel, i), repetitions, failed));
     for (int i = 0; i < t.n_remarks; i++)
         printf("%s(%d) %s\n", i == 0 ? "\n" : "", i + 1, t.remarks[i]);
     return MPI_SUCCESS;

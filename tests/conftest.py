@@ -8,7 +8,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ranks import SOURCES, make
+from ranks import SOURCES, TESTS, interposer, make
 
 from ringside import launch
 
@@ -56,19 +56,28 @@ def shared_memory_removed():
     launch.remove(new - launch.shared_memory(psutil.pids()))
 
 
+@pytest.fixture(scope="session")
+def faults(tmp_path_factory) -> Path:
+    """What makes the kernels' exchanges go wrong: a library from faults.c, to be loaded first."""
+    return interposer(tmp_path_factory.mktemp("faults"), (TESTS / "faults.c").read_text())
+
+
+@pytest.fixture(scope="session")
+def files(tmp_path_factory) -> Path:
+    """What lets a program read other files than the system's: a library from files.c."""
+    return interposer(tmp_path_factory.mktemp("files"), (TESTS / "files.c").read_text())
+
+
 @pytest.fixture
 def build_copy(tmp_path) -> Callable[..., Path]:
-    """Builds a target from a copy of the sources, edited, in a path with a space."""
+    """Builds a target from a copy of the sources, in a path with a space."""
 
-    def build(target: str, *edits: tuple[str, str], **variables: str) -> Path:
+    def build(target: str, **variables: str) -> Path:
         copy = tmp_path / "a copy" / "kernels"
         copy.mkdir(parents=True)
         for source in SOURCES.glob("*"):
             if source.is_file():
                 shutil.copy(source, copy)
-        for old, new in edits:
-            [source] = [path for path in copy.glob("*.c") if path.read_text().count(old) == 1]
-            source.write_text(source.read_text().replace(old, new))
         return make(copy, target, **variables)
 
     return build

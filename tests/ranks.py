@@ -1,4 +1,4 @@
-"""Running programs on ranks, under mpiexec, with a limit; building kernels from edited sources."""
+"""Running programs on ranks, under mpiexec, with a limit; building kernels."""
 
 import os
 import shutil
@@ -11,6 +11,7 @@ from pathlib import Path
 from ringside import kernels, mpi
 
 SOURCES = kernels.ROOT / "kernels"
+TESTS = kernels.ROOT / "tests"
 
 
 def mpirun(n: int, *command, timeout: float = 60, **variables: str):
@@ -43,6 +44,12 @@ def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:
     """Several at a time: an mpiexec that starts spends a second waiting, not computing."""
     with ThreadPoolExecutor(3) as pool:
         return list(pool.map(lambda run: mpirun(*run), runs))
+
+
+def faulty(faults: Path, fault: str, n: int, *command, calls: int = 0):
+    """Run a command on n ranks with one of the faults of faults.c; `calls` is its CALLS."""
+    front = [f"LD_PRELOAD={faults}", f"FAULT={fault}", f"CALLS={calls}"]
+    return mpirun(n, "env", *front, *command)
 
 
 def mpicc() -> str:

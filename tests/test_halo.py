@@ -4,7 +4,7 @@ import csv
 import re
 
 import pytest
-from ranks import interposer, mpirun, mpiruns, python
+from ranks import faulty, interposer, mpirun, mpiruns, python
 
 from ringside import kernels, mpi
 
@@ -205,17 +205,10 @@ def test_what_a_library_lacks_is_told(build_copy):
         assert words == reasons[method] if method in reasons else figures(line)
 
 
-def test_what_shows_at_set_up_is_told(build_copy, tmp_path):
-    program = build_copy(
-        "bin/halo",
-        ("*all = together == size;", "*all = together == 2 * size;"),  # as on two nodes
-        ("found += 1;", "found += s < 4;"),  # two blocks in no place at all
-        ("static int open_put(struct halo *h) {", "static int open_put(struct halo *h) {\n"
-         "    if (h->rank == 1) return MPI_ERR_UNSUPPORTED_OPERATION;\n"
-         "    if (h->rank == 0) return MPI_SUCCESS;\n"),
-    )  # fmt: skip
-    done = mpirun(2, program, "--doubles", 10, "--reps", 1)
-    lines = dict(line.split(maxsplit=1) for line in done.stdout.splitlines()[4:])
+def test_what_shows_at_set_up_is_told(faults):
+    done = faulty(faults, "set-up", 2, PROGRAM, "--doubles", 10, "--reps", 1)
+    table = done.stdout.splitlines()[4 : 4 + len(METHODS)]
+    lines = dict(line.split(maxsplit=1) for line in table)
     assert "on several nodes, and memory is shared within a node only" in lines["shared_window"]
     assert "does not deliver the blocks that MPI 4.1" in lines["neighbor_alltoall"]
     assert "another rank says that it cannot be done" in lines["put_fence"]
@@ -224,74 +217,39 @@ def test_what_shows_at_set_up_is_told(build_copy, tmp_path):
 
 # ---- wrong data is caught ----
 
-# One program, broken in several methods at once, each in its own way.
-BROKEN = {
-    "irecv_send_wait": (  # two faces swapped
-        "return MPI_Irecv(face(h->incoming, h, s),",
-        "return MPI_Irecv(face(h->incoming, h, s ^ 1),",
-    ),
-    "isend_recv_wait": (  # the last element not sent
-        "return MPI_Isend(face(h->outgoing, h, s), h->count,",
-        "return MPI_Isend(face(h->outgoing, h, s), h->count - 1,",
-    ),
-    "put_fence": (  # one face forgotten
-        "for (int s = 0; s < FACES; s++)\n        TRY(MPI_Put(",
-        "for (int s = 1; s < FACES; s++)\n        TRY(MPI_Put(",
-    ),
-    "shared_window": (  # the wrong face of the right neighbour
-        "h->theirs[s] = face(first, h, s ^ 1);",
-        "h->theirs[s] = face(first, h, s);",
-    ),
-    "persistent": (  # the messages of two directions exchanged
-        "s,\n                          h->comm, send_request(h, s)",
-        "s ^ 1,\n                          h->comm, send_request(h, s)",
-    ),
-}
+# Every method that is broken, each in its own way, and what each of 2 ranks then has wrong.
 WRONG = {
-    "irecv_send_wait": 600,
-    "isend_recv_wait": 6,
-    "put_fence": 100,
-    "shared_window": 600,
-    "persistent": 600,
+    "irecv_send_wait": ("faces swapped", 600),
+    "isend_recv_wait": ("last element not sent", 6),
+    "put_fence": ("face forgotten", 100),
+    "shared_window": ("the face beside it", 600),
+    "persistent": ("directions exchanged", 600),
 }
 
 
-def wrong_elements(n: int, program, method: str, *options) -> list[int]:
-    done = mpirun(n, program, "--variant", method, "--doubles", 100, "--warmup", 0, *options)
+def wrong_elements(faults, fault: str, method: str, *options, calls: int = 0) -> list[int]:
+    command = [PROGRAM, "--variant", method, "--doubles", 100, "--warmup", 0, *options]
+    done = faulty(faults, fault, 2, *command, calls=calls)
     assert (done.returncode, done.stdout) == (1, ""), done.stderr
     found = re.findall(r"rank \d: variant \w+: (\d+) of (\d+) elements were wrong", done.stderr)
-    assert len(found) == n, done.stderr
+    assert len(found) == 2, done.stderr
     return [int(count) for count, _ in found]
 
 
-def test_wrong_faces_are_caught(build_copy):
-    program = build_copy("bin/halo", *BROKEN.values())
-    for method, wrong in WRONG.items():
-        assert wrong_elements(2, program, method, "--reps", 1) == [wrong] * 2, method
+@pytest.mark.parametrize("method", WRONG)
+def test_wrong_faces_are_caught(method, faults):
+    fault, wrong = WRONG[method]
+    assert wrong_elements(faults, fault, method, "--reps", 1) == [wrong] * 2
 
 
-# For the repetition that follows, h->partitions remembers that there was one before.
-STALE = {
-    "nothing exchanged after the first repetition": (
-        [
-            ("TRY(exchange(h));", "if (h->partitions > 0) TRY(exchange(h));"),
-            ("*seconds = (MPI_Wtime() - start) / trips;", "*seconds = start; h->partitions = 0;"),
-        ],
-        1200,
-    ),
-    "an old face in the place of the last": (
-        [("TRY(exchange(h));", "if (trip < trips) TRY(exchange(h));")],
-        3 * 12,
-    ),
-}
-
-
-@pytest.mark.parametrize("mutant", STALE)
-def test_stale_halos_are_caught(mutant, build_copy):
-    edits, wrong = STALE[mutant]
-    program = build_copy("bin/halo", *edits)
-    for method in ("irecv_isend_waitall", "put_fence"):
-        assert wrong_elements(2, program, method, "--reps", 3) == [wrong] * 2, method
+# How many calls an exchange makes of those that can be left out.
+@pytest.mark.parametrize(("method", "calls"), [("irecv_isend_waitall", 12), ("put_fence", 6)])
+def test_stale_halos_are_caught(method, calls, faults):
+    fault = "nothing after the first repetition"
+    assert wrong_elements(faults, fault, method, "--reps", 3) == [1200] * 2
+    options = ["--reps", 3, "--trips", 2]  # of 3 exchanges, one not timed, the last is left out
+    wrong = wrong_elements(faults, "last exchange missing", method, *options, calls=2 * calls)
+    assert wrong == [3 * 12] * 2
 
 
 def test_sanitizers_find_nothing(build_copy):

@@ -15,7 +15,7 @@ from pathlib import Path
 
 import psutil
 import pytest
-from ranks import SOURCES, interposer, mpirun, mpiruns, python
+from ranks import SOURCES, faulty, interposer, mpirun, mpiruns, python
 
 from ringside import kernels, mpi
 
@@ -200,44 +200,19 @@ def test_a_first_exchange_that_brings_into_step_is_not_timed(tmp_path):
 
 # ---- wrong data is caught ----
 
-MUTANTS = {
-    "nothing received": [
-        (
-            "    TRY(send_right(e));\n    return receive_left(e);\n}\n\nstatic int ssend",
-            "    return send_right(e);\n}\n\nstatic int ssend",
-        )
-    ],
-    "nothing exchanged after the first repetition": [
-        (
-            "    TRY(exchange(e));\n    *seconds",
-            "    if (e->work < 1) TRY(exchange(e));\n    e->work = 1;\n    *seconds",
-        )
-    ],
-    "last element not sent": [
-        (
-            "MPI_Send(e->outgoing, e->count, e->type, e->to,",
-            "MPI_Send(e->outgoing, e->count - 1, e->type, e->to,",
-        )
-    ],
-    "own number sent to nobody": [
-        ("describe(&content, unit, e.rank);", "describe(&content, unit, 0);")
-    ],
-}
-
 
 @pytest.mark.parametrize(
-    ("mutant", "wrong"),
+    ("fault", "wrong"),
     [
         ("nothing received", {0: 300, 1: 300, 2: 300}),
-        ("nothing exchanged after the first repetition", {0: 200, 1: 200, 2: 200}),
+        ("nothing after the first repetition", {0: 200, 1: 200, 2: 200}),
         ("last element not sent", {0: 3, 1: 3, 2: 3}),
-        ("own number sent to nobody", {0: 300, 2: 300}),
+        ("content of another rank", {0: 300, 2: 300}),
     ],
 )
-def test_wrong_data_is_caught(mutant, wrong, build_copy):
-    program = build_copy("bin/ring", *MUTANTS[mutant])
+def test_wrong_data_is_caught(fault, wrong, faults):
     options = ["--variant", "blocking", "--doubles", 100, "--reps", 2, "--warmup", 1]
-    done = mpirun(3, program, *options)
+    done = faulty(faults, fault, 3, PROGRAM, *options)
     assert done.returncode == 1, done.stderr
     assert done.stdout == ""
     found = re.findall(
@@ -246,47 +221,78 @@ def test_wrong_data_is_caught(mutant, wrong, build_copy):
     assert {int(rank): int(count) for rank, count in found} == wrong
 
 
-BYTE_MUTANTS = {
-    "an old message in its place": ("*mark = LAST;", "*mark = 0;"),
-    "own number sent to nobody": (
-        "describe(&content, unit, e.rank);",
-        "describe(&content, unit, 9);",
-    ),
-    "not poisoned, and the last not sent": (
-        "TRY(exchange(e));\n    }",
-        "if (trip < e->trips) TRY(exchange(e));\n    }",
-    ),
-}
-
-
-@pytest.mark.parametrize("mutant", BYTE_MUTANTS)
+@pytest.mark.parametrize(
+    "fault", ["always the first message", "content of another rank", "last exchange missing"]
+)
 @pytest.mark.parametrize("kernel", BYTES)
-def test_wrong_bytes_are_caught(mutant, kernel, build_copy):
-    program = build_copy(f"bin/{kernel}", BYTE_MUTANTS[mutant])
+def test_wrong_bytes_are_caught(fault, kernel, faults):
+    program = PROGRAM.with_name(kernel)
     for nbytes in (1, 2000):
-        if nbytes == 1 and mutant == "own number sent to nobody":
+        if nbytes == 1 and fault == "content of another rank":
             continue  # a single byte only says whether it is the last
-        done = mpirun(2, program, "--variant", BYTES[kernel][0], "--bytes", nbytes, "--reps", 2)
+        # One exchange that is not timed, two that are: the last of the three is left out.
+        options = ["--variant", BYTES[kernel][0], "--bytes", nbytes, "--reps", 2, "--trips", 2]
+        calls = 4 if kernel == "pingpong" else 2
+        done = faulty(faults, fault, 2, program, *options, calls=calls)
         assert done.returncode == 1, (nbytes, done.stdout, done.stderr)
         assert "elements were wrong" in done.stderr
 
 
-def test_python_names_the_rank_that_got_wrong_data(build_copy, tmp_path):
-    library = build_copy("libkernels.so", *MUTANTS["own number sent to nobody"])
+def test_python_names_the_rank_that_got_wrong_data(faults, tmp_path):
     program = f"""
+import ctypes
+front = ctypes.CDLL({str(faults)!r}, ctypes.RTLD_GLOBAL)
 from mpi4py import MPI
 from ringside import kernels
 comm = MPI.COMM_WORLD
-kernels.directory = lambda: Path({str(library.parent)!r})
 try:
     tell(len(kernels.ring(comm, "parity", 10, 2)))
 except RuntimeError as error:
     tell(error)
 """
-    told = python(3, tmp_path, program)
+    told = python(3, tmp_path, program, FAULT="content of another rank")
     assert "rank 0 received 20 wrong elements of 20" in told[0]
     assert told[1] == "2\n"  # its left neighbour is rank 0, whose message is right
     assert "rank 2 received 20 wrong elements of 20" in told[2]
+
+
+# ---- what is timed ----
+
+EXCHANGES = {
+    "ring": ("sendrecv", []),
+    "pingpong": ("blocking", ["--trips", 1]),
+    "ringshift": ("sendrecv", ["--trips", 1]),
+    "halo": ("sendrecv", ["--trips", 1]),
+    "matrix": ("resized", []),
+    "heat": ("waitall", ["--steps", 1]),
+}
+
+
+def fastest(done) -> float:
+    assert done.returncode == 0, done.stderr
+    return min(float(row["seconds"]) for row in csv.DictReader(done.stdout.splitlines()))
+
+
+@pytest.mark.parametrize("kernel", EXCHANGES)
+def test_the_barrier_is_not_timed(kernel, faults):
+    variant, options = EXCHANGES[kernel]
+    program = PROGRAM.with_name(kernel)
+    done = faulty(faults, "slow barrier", 2, program, "--variant", variant, "--reps", 3, *options)
+    assert fastest(done) < 0.15  # the barrier takes 0.3 s
+
+
+@pytest.mark.parametrize("kernel", ["pingpong", "ringshift", "halo"])
+def test_the_first_of_several_exchanges_is_not_timed(kernel, faults):
+    variant, options = EXCHANGES[kernel]
+    command = [PROGRAM.with_name(kernel), "--variant", variant, "--reps", 3, *options]
+    assert fastest(faulty(faults, "slow first exchange", 2, *command)) < 0.15  # it takes 0.3 s
+
+
+@pytest.mark.parametrize("kernel", ["ring", "heat"])
+def test_an_only_exchange_is_timed(kernel, faults):
+    variant, options = EXCHANGES[kernel]
+    command = [PROGRAM.with_name(kernel), "--variant", variant, "--reps", 3, *options]
+    assert fastest(faulty(faults, "slow first exchange", 2, *command)) >= 0.3
 
 
 # ---- bad input ----
@@ -317,34 +323,55 @@ def test_bad_arguments_end_with_status_2():
         assert "variants: " + " ".join(VARIANTS) in run.stderr
 
 
-# A machine with 1 GB left, so that the real one need not be filled.
-ONE_GIGABYTE = ("int64_t least = INT64_MAX;", "int64_t least = 1000000000;")
+# A machine with 1 GB left, so that the real one need not be filled; a container with as much, as
+# the two kinds of control groups tell it, of which file cache gives way.
+ONE_GIGABYTE = {
+    "machine": {"proc/meminfo": "MemTotal: 9999999 kB\nMemAvailable: 976563 kB\n"},
+    "container": {
+        "sys/fs/cgroup/memory.max": "1500000000\n",
+        "sys/fs/cgroup/memory.current": "600000000\n",
+        "sys/fs/cgroup/memory.stat": "anon 500000000\ninactive_file 100000000\n",
+    },
+    "old container": {
+        "sys/fs/cgroup/memory/memory.limit_in_bytes": "1500000000\n",
+        "sys/fs/cgroup/memory/memory.usage_in_bytes": "600000000\n",
+        "sys/fs/cgroup/memory/memory.stat": "total_rss 5\ntotal_inactive_file 100000000\n",
+    },
+}
 
 
-def test_more_than_the_memory_is_refused(build_copy):
-    program = build_copy("bin/ring", ONE_GIGABYTE)
-    options = ["--variant", "parity", "--reps", 1, "--warmup", 0, "--doubles"]
-    assert mpirun(1, program, *options, 40_000_000).returncode == 0
-    done = mpirun(2, program, *options, 40_000_000)  # each rank alone would fit
+def with_one_gigabyte(folder: Path, where: str, files: Path) -> dict[str, str]:
+    for name, text in ONE_GIGABYTE[where].items():
+        (folder / "files" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "files" / name).write_text(text)
+    return {"LD_PRELOAD": str(files), "FILES": f"{folder}/files/"}
+
+
+@pytest.mark.parametrize("where", ONE_GIGABYTE)
+def test_more_than_the_memory_is_refused(where, files, tmp_path):
+    left = [f"{key}={value}" for key, value in with_one_gigabyte(tmp_path, where, files).items()]
+    command = ["env", *left, PROGRAM, "--variant", "parity", "--reps", 1, "--warmup", 0]
+    if where == "machine":
+        assert mpirun(1, *command, "--doubles", 40_000_000).returncode == 0
+    done = mpirun(2, *command, "--doubles", 40_000_000)  # each rank alone would fit
     assert done.returncode == 2, done.stderr
     assert done.stdout == ""
     assert done.stderr.count("40000000 doubles need 0.6 GB on each rank") == 1
+    assert done.stderr.count("this node has 1.0 GB left") == 1
 
 
-def test_python_refuses_more_than_the_memory(build_copy, tmp_path):
-    library = build_copy("libkernels.so", ONE_GIGABYTE)
-    program = f"""
+def test_python_refuses_more_than_the_memory(files, tmp_path):
+    program = """
 from mpi4py import MPI
 from ringside import kernels
 comm = MPI.COMM_WORLD
-kernels.directory = lambda: Path({str(library.parent)!r})
 try:
     kernels.ring(comm, "parity", 40_000_000)
 except ValueError as error:
     tell(error)
 tell(len(kernels.ring(comm, "parity", 1000)))
 """
-    for told in python(2, tmp_path, program):
+    for told in python(2, tmp_path, program, **with_one_gigabyte(tmp_path, "machine", files)):
         assert "40,000,000 doubles need 0.6 GB on every rank" in told
         assert "1.0 GB left for all its ranks. Choose fewer doubles or fewer ranks.\n1\n" in told
 
@@ -503,8 +530,8 @@ def test_missing_kernels_say_how_to_build_them(tmp_path, monkeypatch):
 
 
 def test_a_compiler_error_is_shown(build_copy):
-    with pytest.raises(AssertionError, match=r"ring\.c:.*error: .*sent_right"):
-        build_copy("libkernels.so", ("static int send_right(", "static int sent_right("))
+    with pytest.raises(AssertionError, match=r"error: .*no such file\.h"):
+        build_copy("libkernels.so", EXTRA_CFLAGS="-include 'no such file.h'")
 
 
 def test_a_missing_compiler_is_named(tmp_path):

@@ -3,7 +3,7 @@
 import re
 
 import pytest
-from ranks import interposer, mpirun, python
+from ranks import faulty, interposer, mpirun, python
 
 from ringside import kernels
 
@@ -51,39 +51,19 @@ def test_the_program_prints_the_bytes_of_the_matrix():
 
 
 # On 4 ranks, 6 x 6 doubles in blocks of 3 x 3: who must find wrong elements.
-MUTANTS = {
-    "half the extent": (
-        "resized",
-        ("create_resized(rows, 0, sizeof(double),", "create_resized(rows, 0, sizeof(float),"),
-        {0, 1, 2, 3},
-    ),
-    "displacements of a narrower matrix": (
-        "resized",
-        ("m->height * m->line + r %", "m->height * (m->line - 1) + r %"),
-        {0, 2, 3},
-    ),
-    "blocks not gathered": (
-        "alltoallw",
-        ("    TRY(v->gather(m));\n", "    if (m->size == 1) TRY(v->gather(m));\n"),
-        {0},
-    ),
-    "rows in the wrong order": (
-        "messages",
-        (
-            "TRY(MPI_Send(row_of(m, m->whole, a, i),",
-            "TRY(MPI_Send(row_of(m, m->whole, a, a.rows - 1 - i),",
-        ),
-        {0, 1, 2, 3},
-    ),
+FAULTS = {
+    "half the extent": ("resized", {0, 1, 2, 3}),
+    "displacements of a narrower matrix": ("resized", {0, 2, 3}),
+    "blocks not gathered": ("alltoallw", {0}),
+    "rows in the wrong order": ("messages", {0, 1, 2, 3}),
 }
 
 
-@pytest.mark.parametrize("mutant", MUTANTS)
-def test_wrong_data_is_caught(mutant, build_copy):
-    variant, edit, expected = MUTANTS[mutant]
-    program = build_copy("bin/matrix", edit)
+@pytest.mark.parametrize("fault", FAULTS)
+def test_wrong_data_is_caught(fault, faults):
+    variant, expected = FAULTS[fault]
     options = ["--variant", variant, "--doubles", 36, "--reps", 2, "--warmup", 1]
-    done = mpirun(4, program, *options)
+    done = faulty(faults, fault, 4, PROGRAM, *options)
     assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
     found = re.findall(r"rank (\d): variant \w+: (\d+) of 108 elements were wrong", done.stderr)
     wrong = {int(rank): int(count) for rank, count in found}

@@ -31,29 +31,26 @@ class _Setting(ctypes.Structure):
 
     _fields_ = [
         ("name", ctypes.c_char_p),
-        ("usual", ctypes.c_int64),
-        ("least", ctypes.c_int64),
-        ("most", ctypes.c_int64),
+        ("default", ctypes.c_int64),
+        ("minimum", ctypes.c_int64),
+        ("maximum", ctypes.c_int64),
         ("meaning", ctypes.c_char_p),
     ]
 
 
 class _Kernel(ctypes.Structure):
-    """struct ringside_kernel; what takes an MPI_Comm, which differs by library, is typed later."""
+    """The beginning of struct ringside_kernel: what there is to know of it."""
 
     _fields_ = [
         ("name", ctypes.c_char_p),
         ("unit", ctypes.c_char_p),
         ("unit_bytes", ctypes.c_int64),
-        ("usual", ctypes.c_int64),
-        ("most", ctypes.c_int64),
+        ("default_count", ctypes.c_int64),
+        ("maximum_count", ctypes.c_int64),
         ("messages", ctypes.c_int),
-        ("least_ranks", ctypes.c_int),
+        ("minimum_ranks", ctypes.c_int),
         ("halos", ctypes.c_int),
         ("settings", ctypes.POINTER(_Setting)),
-        ("variant", ctypes.CFUNCTYPE(ctypes.c_char_p, ctypes.c_int)),
-        ("why", ctypes.c_void_p),
-        ("run", ctypes.c_void_p),
     ]
 
 
@@ -73,9 +70,9 @@ def variants(kernel: str) -> list[str]:
 
 
 def settings(kernel: str) -> dict[str, str]:
-    """The kernel's settings by name, each with its meaning and its usual value."""
+    """The kernel's settings by name, each with its meaning and its default."""
     return {
-        name: f"{setting.meaning.decode()} ({setting.usual})"
+        name: f"{setting.meaning.decode()} ({setting.default})"
         for name, setting in _about(kernel)["settings"].items()
     }
 
@@ -155,12 +152,11 @@ def halo_exchange(comm, method: str, outgoing: np.ndarray, incoming: np.ndarray)
     if not incoming.flags.writeable:
         raise ValueError("incoming must be an array that can be written to.")
     pointer = ctypes.POINTER(ctypes.c_double)
-    address = ctypes.cast(_library().ringside_halo_exchange, ctypes.c_void_p).value
     doubles = outgoing.size // 6
-    code = _function(address, comm, ctypes.c_char_p, ctypes.c_int64, pointer, pointer)(
+    code = _library().ringside_halo_exchange(
         _handle(comm),
         method.encode(),
-        doubles,
+        ctypes.c_int64(doubles),
         outgoing.ctypes.data_as(pointer),
         incoming.ctypes.data_as(pointer),
     )
@@ -178,12 +174,13 @@ def heat(comm, variant: str, block: np.ndarray, steps: int = 1, rate: float = 0.
     0.25 (time step times conductivity, by the square of the spacing). `variant`: "waitall" or
     "overlap".
 
-    Raises ValueError for input that cannot work, before any message is sent, and MPI.Exception.
+    Raises ValueError for input that cannot work, before any message is sent, and MPI.Exception;
+    after an error `block` is as it was.
     """
     from mpi4py import MPI
 
     _check_comm(comm)
-    check_name("heat has no variant", variant, _names(_library().ringside_heat_variant))
+    check_name("heat has no variant", variant, _about("heat")["variants"])
     steps = whole("steps", steps, 0, 2**31 - 1)
     good = isinstance(block, np.ndarray) and block.dtype == float and block.ndim == 2
     if not good or not block.flags.c_contiguous or min(block.shape) < 3:
@@ -194,24 +191,14 @@ def heat(comm, variant: str, block: np.ndarray, steps: int = 1, rate: float = 0.
     if not 0 < rate <= 0.25:
         raise ValueError(f"rate must lie above 0 and be at most 0.25 to be stable, not {rate}.")
     seconds = ctypes.c_double()
-    code = _function(
-        ctypes.cast(_library().ringside_heat, ctypes.c_void_p).value,
-        comm,
-        ctypes.c_char_p,
-        ctypes.c_int,
-        ctypes.c_int,
-        ctypes.c_void_p,
-        ctypes.c_int,
-        ctypes.c_double,
-        ctypes.POINTER(ctypes.c_double),
-    )(
+    code = _library().ringside_heat_steps(
         _handle(comm),
         variant.encode(),
         block.shape[0] - 2,
         block.shape[1] - 2,
-        block.ctypes.data,
+        block.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
         steps,
-        rate,
+        ctypes.c_double(rate),
         ctypes.byref(seconds),
     )
     if code > 0:
@@ -244,23 +231,13 @@ def run(kernel: str, comm, variant: str, count: int, reps: int = 1, **settings: 
     _check_comm(comm)
     count, reps, chosen = check(kernel, variant, count, reps, comm.size, settings)
     about = _about(kernel)
-
-    function = _function(
-        about["run"],
-        comm,
-        ctypes.c_char_p,
-        ctypes.c_int64,
-        ctypes.POINTER(ctypes.c_int64),
-        ctypes.c_int,
-        ctypes.POINTER(ctypes.c_double),
-        ctypes.POINTER(ctypes.c_int64),
-    )
     seconds = np.zeros(reps)
     wrong = ctypes.c_int64()
-    code = function(
+    code = _library().ringside_run(
+        about["pointer"],
         _handle(comm),
         variant.encode(),
-        count,
+        ctypes.c_int64(count),
         (ctypes.c_int64 * max(1, len(chosen)))(*chosen),
         reps,
         seconds.ctypes.data_as(ctypes.POINTER(ctypes.c_double)),
@@ -286,17 +263,8 @@ def _handle(comm):
     return (ctypes.c_int if is_int else ctypes.c_void_p).from_address(MPI._addressof(comm))
 
 
-def _function(address, comm, *types):
-    """A C function that takes a communicator and more, and returns a code; called without GIL."""
-    return ctypes.CFUNCTYPE(ctypes.c_int, type(_handle(comm)), *types)(address)
-
-
 def _why(about: dict, comm, variant: str) -> str | None:
-    if not about["why"]:
-        return None
-    handle = _handle(comm)
-    function = ctypes.CFUNCTYPE(ctypes.c_char_p, type(handle), ctypes.c_char_p)(about["why"])
-    text = function(handle, variant.encode())
+    text = _library().ringside_why(about["pointer"], _handle(comm), variant.encode())
     return text and text.decode()
 
 
@@ -319,11 +287,11 @@ def check(
     """
     about = _about(kernel)
     check_name(f"{kernel} has no variant", variant, about["variants"])
-    count = whole(about["unit"], count, 0, about["most"])
+    count = whole(about["unit"], count, 0, about["maximum_count"])
     reps = whole("reps", reps, 1, MAX_REPETITIONS)
     chosen = _settings(kernel, about["settings"], dict(settings))
-    if ranks is not None and ranks < about["least_ranks"]:
-        raise ValueError(f"{kernel} needs at least {about['least_ranks']} ranks.")
+    if ranks is not None and ranks < about["minimum_ranks"]:
+        raise ValueError(f"{kernel} needs at least {about['minimum_ranks']} ranks.")
     return count, reps, chosen
 
 
@@ -342,11 +310,11 @@ def check_name(what: str, name: str, known) -> None:
 
 
 def _settings(kernel: str, known: dict[str, _Setting], given: dict[str, int]) -> list[int]:
-    """All settings in the order of the C table, as given or as usual."""
+    """All settings in the order of the C table, as given or by default."""
     for name in given:
         check_name(f"{kernel} has no setting", name, known)
     return [
-        whole(name, given.get(name, setting.usual), setting.least, setting.most)
+        whole(name, given.get(name, setting.default), setting.minimum, setting.maximum)
         for name, setting in known.items()
     ]
 
@@ -410,34 +378,27 @@ def _error(
     return RuntimeError(f"{what} returned {code}, which is not known: run `make kernels`.")
 
 
-def _names(variant) -> list[str]:
-    """What a C function gives for 0, 1, 2 and so on, up to NULL."""
-    names = []
-    while name := variant(len(names)):
-        names.append(name.decode())
-    return names
-
-
 @cache
 def _kernels() -> dict[str, dict]:
     """What the library says of each of its kernels."""
     library, found = _library(), {}
     while pointer := library.ringside_kernel(len(found)):
-        about, settings = pointer.contents, {}
+        about, settings, variants = pointer.contents, {}, []
         while about.settings[len(settings)].name:
             setting = about.settings[len(settings)]
             settings[setting.name.decode()] = setting
+        while name := library.ringside_variant(pointer, len(variants)):
+            variants.append(name.decode())
         found[about.name.decode()] = {
+            "pointer": pointer,
             "unit": about.unit.decode(),
             "unit_bytes": about.unit_bytes,
-            "most": about.most,
+            "maximum_count": about.maximum_count,
             "messages": about.messages,
-            "least_ranks": about.least_ranks,
+            "minimum_ranks": about.minimum_ranks,
             "halos": about.halos,
-            "why": about.why,
-            "variants": _names(about.variant),
+            "variants": variants,
             "settings": settings,
-            "run": about.run,
         }
     return found
 
@@ -461,8 +422,9 @@ def _library() -> ctypes.CDLL:
         ) from None
     library.ringside_kernel.argtypes = [ctypes.c_int]
     library.ringside_kernel.restype = ctypes.POINTER(_Kernel)
-    library.ringside_heat_variant.argtypes = [ctypes.c_int]
-    library.ringside_heat_variant.restype = ctypes.c_char_p
+    library.ringside_variant.argtypes = [ctypes.POINTER(_Kernel), ctypes.c_int]
+    library.ringside_variant.restype = ctypes.c_char_p
+    library.ringside_why.restype = ctypes.c_char_p
     library.ringside_available_bytes.argtypes = []
     library.ringside_available_bytes.restype = ctypes.c_int64
     return library
