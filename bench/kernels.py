@@ -18,6 +18,7 @@ CLASSIC = ["sendrecv", "redblack", "isend_recv_wait", "irecv_send_wait", "irecv_
 CLASSIC += ["irecv_isend_waitall", "persistent", "neighbor_alltoall"]
 PROCESSES = 5  # turns, with processes of their own: where memory lies differs from one to the next
 
+
 def ping_pong_in_python(sizes: list[int]) -> None:
     """On two ranks: for each size, microseconds of a round trip in mpi4py and by the kernel."""
     import numpy as np
