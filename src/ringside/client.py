@@ -175,7 +175,7 @@ class RankErrors(error.CompositeError):
         lines = []
         for place, (ranks, what, traceback) in enumerate(self._alike()):
             if place < self.tb_limit and traceback:
-                lines += [f"{ranks}:", *traceback, ""]
+                lines += [*([""] if lines else []), f"{ranks}:", *traceback]
             else:
                 lines.append(f"{ranks} raised {what}")
         return [*lines, *self.note.splitlines()]
