@@ -166,12 +166,10 @@ late = ctypes.c_double.in_dll(front, {when!r})
 barriers = ctypes.c_int.in_dll(front, "barriers")
 
 def run(name):
-    if name == "heat":
-        return [kernels.heat(comm, "waitall", np.zeros((8, 8)), 2) for _ in range(3)]
-    one = {{"trips": 1}} if "trips" in kernels.settings(name) else {{}}
+    one = {{key: 1 for key in ("trips", "steps") if key in kernels.settings(name)}}
     return kernels.run(name, comm, kernels.variants(name)[-1], 12, 3, **one)
 
-for name in [*kernels.names(), "heat"]:
+for name in kernels.names():
     barriers.value, late.value = 0, 0.25
     seconds = np.max(comm.allgather(run(name)), axis=0)
     late.value = 0
@@ -189,13 +187,13 @@ def timed(tmp_path: Path, when: str) -> dict[str, bool]:
 
 
 def test_no_time_holds_the_wait_for_a_rank_that_comes_late(tmp_path):
-    assert timed(tmp_path, "before") == dict.fromkeys([*kernels.names(), "heat"], False)
+    assert timed(tmp_path, "before") == dict.fromkeys(kernels.names(), False)
 
 
 def test_a_first_exchange_that_brings_into_step_is_not_timed(tmp_path):
     """Where there is none, the exchange that waits for the late rank is the one that is timed."""
-    first = {name: "trips" in kernels.settings(name) for name in kernels.names()} | {"heat": False}
-    assert timed(tmp_path, "after") == {name: not held for name, held in first.items()}
+    held = {name: "trips" not in kernels.settings(name) for name in kernels.names()}
+    assert timed(tmp_path, "after") == held
 
 
 # ---- wrong data is caught ----
