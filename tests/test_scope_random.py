@@ -479,13 +479,15 @@ def fits(verdict, end):
     Unlike collectives are named whenever they are seen. Deadlock: deadlocked ranks are named; it
     may be called before all of them have come to their ends, as messages may be on their way.
     Starved: all that only finished ranks could help are named, and nobody is deadlocked.
-    Suspected: nothing could be proved of some rank, and nobody is deadlocked.
+    Suspected: nothing could be proved of some rank, and nobody is deadlocked; who is starved beside
+    it may be named with it.
     """
     named = frozenset(verdict.ranks)
     if verdict.kind == "mismatch":
         return end.mismatch
     if verdict.kind == "suspected":
-        return end.doubtful and named == end.suspect
+        whole = end.stuck if end.starved else end.suspect
+        return end.doubtful and named in (end.suspect, whole)
     if verdict.kind == "starved":
         return end.kind == "starved" and named == end.starved
     late = [verdict.report["states"][rank] for rank in end.dead - named]
