@@ -287,12 +287,12 @@ def _draw_beneath(cell) -> None:
     verdict = getattr(cell.error_in_exec, "verdict", None)
     if not isinstance(cell.error_in_exec, Left) or verdict is None or not verdict.edges:
         return
-    from IPython.display import display
-    from matplotlib import pyplot
-
-    from ringside import draw
-
     with suppress(KeyboardInterrupt):  # stop pressed once more: the error has said it all
+        from IPython.display import display
+        from matplotlib import pyplot
+
+        from ringside import draw
+
         try:
             display(draw.wait_for(verdict).figure)
         finally:

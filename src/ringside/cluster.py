@@ -40,7 +40,11 @@ ATTEMPTS = 3  # other programs may take a port between its choice and its use
 DRAIN_LIMIT = 5.0
 RESTART_LIMIT = 60.0
 QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
-_STOPPED = "the cluster has been stopped. Start again: cluster = ringside.start()"
+_TAKEN = "Address already in use"
+_STOPPED = (
+    "the cluster has been stopped, here or in another notebook. Start again with "
+    "cluster = ringside.start(), then run the cells above again: the ranks' variables are gone"
+)
 
 _current = None
 _said = ""  # the progress line as it stands
@@ -55,7 +59,7 @@ def start(n: int = 4, timeout: float = 60.0) -> "Cluster":
     """
     global _current
     n = _checked(n)
-    if _current is None or not _current.lives():
+    if _current is None or _current._closed() or not _current.lives():
         if _current is not None:
             _current._close()
         _current = Cluster(n)
@@ -178,9 +182,9 @@ class Cluster:
                 f"Try again; if it lasts, end the process that holds {guard.path}"
             )
         try:
-            attached = self.lives()
+            attached, replaced = self.lives(), False
             if attached:
-                self._attach(n, begun + timeout)
+                replaced = self._attach(n, begun + timeout)
             else:
                 self._clear_stale()
                 _check_room(n)
@@ -197,12 +201,12 @@ class Cluster:
                 self.view = self.client.direct_view("all")
                 self.view.block = True
             self.view.activate()
-            if attached:
+            if attached and not replaced:
                 self._freshen(begun + timeout)
         finally:
             guard.release()
         seconds = time.monotonic() - begun
-        if attached:
+        if attached and not replaced:
             _say(f"{n} ranks were running and are yours, their variables cleared", last=True)
         else:
             _say(f"{n} ranks ready after {seconds:.1f} s", last=True)
@@ -241,25 +245,29 @@ class Cluster:
                         raise ClusterError(f"the controller did not start in time.{self._logs()}")
                     time.sleep(0.01)
                 else:
-                    self._connect(info, deadline)
-                    return
+                    # A thread of it may have found its port taken, and nothing comes through there.
+                    if _TAKEN not in log.read_text(errors="replace"):
+                        self._connect(info, deadline)
+                        return
+                    self._end_controller(info)
             except BaseException:
                 self._end_controller(self._info())
                 raise
-            text = log.read_text(errors="replace")
-            if "Address already in use" not in text or attempt == ATTEMPTS - 1:
+            text = log.read_text(errors="replace") if log.exists() else _TAKEN
+            if _TAKEN not in text or attempt == ATTEMPTS - 1:
                 break
             self._lease.release()
         logs = self._logs()
         self._end_controller(self._info())
-        if "Address already in use" in text:
+        if _TAKEN in text:
             raise ClusterError(
                 f"a port of the controller was taken by another program, {ATTEMPTS} times in a "
                 "row. See which programs listen (ss -ltn) and start again"
             )
         raise ClusterError(f"the controller ended while it was starting.{logs}")
 
-    def _attach(self, n: int, deadline: float) -> None:
+    def _attach(self, n: int, deadline: float) -> bool:
+        """Connect to the running cluster; whether its ranks had to be replaced."""
         if self._lease is None:
             self._lease = lease.take(self._run)
         if self.client is None:
@@ -273,6 +281,8 @@ class Cluster:
             _check_room(n, held=status["n"])
             _say(f"replacing {status['n']} ranks by {n} ...")
             self.client.request("restart", _until(deadline), n=n)
+            return True
+        return False
 
     def _connect(self, info: dict, deadline: float) -> None:
         from ringside.client import Client
@@ -492,6 +502,10 @@ class Cluster:
     def _require(self) -> None:
         if self.client is None or not self.lives():
             raise ClusterError(_STOPPED)
+
+    def _closed(self) -> bool:
+        """Whether it was stopped from here: another notebook may have started ranks since."""
+        return self.client is not None and self._lease is None
 
     def _close(self) -> None:
         if self.client is not None:
