@@ -41,6 +41,7 @@ WATCH_EVERY = 0.25
 ANSWER = 2.0  # seconds a rank's control thread gets to answer
 SILENT = 0.3  # seconds after another's answer in which one still counts where few are enough
 LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
+OTHERS_LEAVE = 1.0  # seconds other cells get to end that end with a stuck one
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 EXTRACT = 6  # lines of a rank's own traceback shown beside a verdict
 _ASIDE = (
@@ -524,6 +525,8 @@ class Client(ipp.Client):
         # come of an earlier break.
         broken = [info["broken"] for *_, info in parts if info.get("broken")]
         verdict = self._first_verdict(broken)
+        if broken:
+            self._see_others_leave()
         note = self._tidy()
         if not broken and not stopped:
             return RankErrors(parts, note)
@@ -543,6 +546,12 @@ class Client(ipp.Client):
             return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note, led=led)
         ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
         return Stopped(verdict, errors, f"Stopped: ranks {ranks} left their cell.", note)
+
+    def _see_others_leave(self) -> None:
+        """Let cells of other results end that the break ends too: they would drop the next one."""
+        deadline = time.monotonic() + OTHERS_LEAVE
+        while self.ranks_with_work() and time.monotonic() < deadline:
+            time.sleep(0.02)
 
     def _own_errors(self, parts, result) -> list:
         """The ranks' Python errors, the earliest first: (rank, name, text, traceback lines)."""
