@@ -103,7 +103,8 @@ tell(kernels.heat(comm, "overlap", good, 3) >= 0)
 @pytest.mark.parametrize("n", [1, 2, 3, 4, 5, 8])
 def test_every_block_is_verified(n, tmp_path):
     program = f"""
-from ringside import kernels, scope
+from ringside import kernels
+from ringside.watch import scope
 scope.load()
 from mpi4py import MPI
 comm = MPI.COMM_WORLD
