@@ -63,7 +63,8 @@ static int refused(struct comm *c, int err) {
     int class = MPI_SUCCESS;
     if (err)
         PMPI_Error_class(err, &class);
-    if (err && class != MPI_ERR_TRUNCATE && c->places > 0 && c->place[c->places - 1].index == c->entered) {
+    if (err && class != MPI_ERR_TRUNCATE && c->places > 0 &&
+        c->place[c->places - 1].index == c->entered) {
         c->entered--;
         c->places--;
     }
@@ -293,7 +294,7 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
        recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
     X(S, Scatterv, Iscatterv, root, 0, -1, MPI_BYTE, NO_OPERATION,                               \
-      AT_ROOT(TOTAL(sendcounts, c) * size_of(sendtype), 0), \
+      AT_ROOT(TOTAL(sendcounts, c) * size_of(sendtype), 0),                                      \
       OWN_PART(recvbuf, recvcount, recvtype, sendcounts[c->rank], sendtype),                     \
       (const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype,       \
        void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                             \

@@ -244,16 +244,16 @@ class Cluster:
                         self._end_controller(info)
                         raise ClusterError(f"the controller did not start in time.{self._logs()}")
                     time.sleep(0.01)
-                else:
-                    # A thread of it may have found its port taken, and nothing comes through there.
-                    if _TAKEN not in log.read_text(errors="replace"):
+                text = log.read_text(errors="replace")
+                if info.get("listening"):
+                    # A thread of it may have found its port taken: nothing comes through there.
+                    if _TAKEN not in text:
                         self._connect(info, deadline)
                         return
                     self._end_controller(info)
             except BaseException:
                 self._end_controller(self._info())
                 raise
-            text = log.read_text(errors="replace") if log.exists() else _TAKEN
             if _TAKEN not in text or attempt == ATTEMPTS - 1:
                 break
             self._lease.release()
