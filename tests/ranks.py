@@ -47,7 +47,10 @@ def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:
 
 
 def faulty(faults: Path, fault: str, n: int, *command, calls: int = 0):
-    """Run a command on n ranks with one of the faults of faults.c; `calls` is its CALLS."""
+    """Run a command on n ranks with one of the faults of faults.c; `calls` is its CALLS.
+
+    MPICH's mpiexec ends the other ranks when one has ended with 1, and returns 1 or their 9.
+    """
     front = [f"LD_PRELOAD={faults}", f"FAULT={fault}", f"CALLS={calls}"]
     return mpirun(n, "env", *front, *command)
 

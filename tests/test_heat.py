@@ -138,7 +138,7 @@ def test_wrong_rims_are_caught(variant, fault, faults):
     # 10 x 10 cells on each of 4 ranks; a step makes 8 calls, and the last of 3 steps is left out.
     options = ["--variant", variant, "--doubles", 100, "--steps", 3, "--reps", 2, "--warmup", 0]
     done = faulty(faults, fault, 4, RUN, *options, calls=16)
-    assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
+    assert done.returncode != 0, (done.returncode, done.stdout, done.stderr)
     found = re.findall(r"rank (\d): variant \w+: (\d+) of 200 elements were wrong", done.stderr)
     assert [int(rank) for rank, _ in found] == [0, 1, 2, 3]
     assert all(0 < int(count) < 200 for _, count in found), found

@@ -211,7 +211,7 @@ def test_a_first_exchange_that_brings_into_step_is_not_timed(tmp_path):
 def test_wrong_data_is_caught(fault, wrong, faults):
     options = ["--variant", "blocking", "--doubles", 100, "--reps", 2, "--warmup", 1]
     done = faulty(faults, fault, 3, PROGRAM, *options)
-    assert done.returncode == 1, done.stderr
+    assert done.returncode != 0, done.stderr
     assert done.stdout == ""
     found = re.findall(
         r"rank (\d): variant blocking: (\d+) of 300 elements were wrong", done.stderr
@@ -232,7 +232,7 @@ def test_wrong_bytes_are_caught(fault, kernel, faults):
         options = ["--variant", BYTES[kernel][0], "--bytes", nbytes, "--reps", 2, "--trips", 2]
         calls = 4 if kernel == "pingpong" else 2
         done = faulty(faults, fault, 2, program, *options, calls=calls)
-        assert done.returncode == 1, (nbytes, done.stdout, done.stderr)
+        assert done.returncode != 0, (nbytes, done.stdout, done.stderr)
         assert "elements were wrong" in done.stderr
 
 

@@ -64,7 +64,7 @@ def test_wrong_data_is_caught(fault, faults):
     variant, expected = FAULTS[fault]
     options = ["--variant", variant, "--doubles", 36, "--reps", 2, "--warmup", 1]
     done = faulty(faults, fault, 4, PROGRAM, *options)
-    assert done.returncode == 1, (done.returncode, done.stdout, done.stderr)
+    assert done.returncode != 0, (done.returncode, done.stdout, done.stderr)
     found = re.findall(r"rank (\d): variant \w+: (\d+) of 108 elements were wrong", done.stderr)
     wrong = {int(rank): int(count) for rank, count in found}
     assert set(wrong) == expected, wrong
