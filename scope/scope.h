@@ -209,6 +209,13 @@ struct event {
     int left; /* by a break, so its message was never delivered */
 };
 
+/* What a loop of tests costs its thread, in seconds: of its own computing, of waiting for a core,
+ * and by the clock. It sleeps when it gives up its core by itself. */
+struct effort {
+    double at, computed, queued;
+    long long tests, sleeps;
+};
+
 /* A thread of the program that has called MPI. */
 struct thread {
     struct thread *next;
@@ -218,9 +225,9 @@ struct thread {
     clockid_t clock;
 
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
-    long long window, tests, tests_first;
+    long long window, tests;
     double start, last, gap; /* its last test, its longest time without one */
-    double sampled, user_first, wall_first, cpu_per_test, cpu_share;
+    struct effort first, spent; /* at its first sample, and since */
     MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
     int keyval;
     int call, requests;

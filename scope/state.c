@@ -3,12 +3,14 @@
 #define _GNU_SOURCE
 #include "scope.h"
 
+#include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 #include <time.h>
+#include <unistd.h>
 
 enum { EVENTS = 1 << 16 };
 
@@ -272,22 +274,52 @@ static void widen(struct record *all, const struct record *probe) {
         all->tag = ANY_LABEL;
 }
 
+/* Seconds this thread has been ready and had no core; 0 where the system does not tell. */
+static double queued(void) {
+    char text[96];
+    const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return 0;
+    const ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    text[n > 0 ? n : 0] = '\0';
+    char *end = text;
+    strtoull(end, &end, 10); /* on a core */
+    return 1e-9 * (double)strtoull(end, NULL, 10);
+}
+
 /* How much a thread computes in its loop of tests, five times a second: its own time, not the
  * system's, which a sleep costs. */
 static void sample(struct thread *t, double now) {
-    struct rusage spent;
-    if (now - t->sampled < 0.2 || getrusage(RUSAGE_THREAD, &spent))
+    struct rusage used;
+    const struct effort *const first = &t->first;
+    if (now - first->at - t->spent.at < 0.2 || getrusage(RUSAGE_THREAD, &used))
         return;
-    const double user = (double)spent.ru_utime.tv_sec + 1e-6 * (double)spent.ru_utime.tv_usec;
-    if (t->tests <= 1 || t->tests_first == 0) {
-        t->tests_first = t->tests;
-        t->user_first = user;
-        t->wall_first = now;
-    } else {
-        t->cpu_per_test = (user - t->user_first) / (double)(t->tests - t->tests_first);
-        t->cpu_share = (user - t->user_first) / (now - t->wall_first);
+    const struct effort sofar = {
+        .at = now,
+        .computed = (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec,
+        .queued = queued(),
+        .tests = t->tests,
+        .sleeps = used.ru_nvcsw};
+    if (first->at == 0) {
+        t->first = sofar;
+        return;
     }
-    t->sampled = now;
+    t->spent = (struct effort){.at = now - first->at,
+                               .computed = sofar.computed - first->computed,
+                               .queued = sofar.queued - first->queued,
+                               .tests = sofar.tests - first->tests,
+                               .sleeps = sofar.sleeps - first->sleeps};
+}
+
+/* Whether it has not computed between its tests: little a test, which is somewhat more where it
+ * sleeps each time, or little of the time for which it could have had a core. */
+static bool little(const struct effort *spent) {
+    static const double at_once = 8e-6, woken = 2e-5, slept = 5e-4, share = 0.15;
+    const double each = spent->computed / (double)spent->tests;
+    if (2 * spent->sleeps < spent->tests)
+        return each < at_once;
+    return each < woken || (each < slept && spent->computed < share * (spent->at - spent->queued));
 }
 
 /* A loop of tests that never succeed may be waiting. */
@@ -304,10 +336,7 @@ void scope_tested(const struct call *call, bool success) {
         t->start = t->last = call->start;
         t->gap = 0;
         t->unknown = false;
-        t->tests_first = 0;
-        t->sampled = 0;
-        t->cpu_per_test = 1;
-        t->cpu_share = 1;
+        t->first = t->spent = (struct effort){0};
         t->probe.row = 0;
         t->requests = call->n_requests;
         t->mixed = false;
@@ -333,14 +362,10 @@ void scope_tested(const struct call *call, bool success) {
         widen(&t->probe, &call->probe[i]);
 }
 
-/* A thread seems to wait when it has done nothing but test for a second, and has not computed
- * between its tests: little processor time a test, or little in all as it sleeps between them. */
+/* A thread seems to wait when it has done nothing but test for a second. */
 bool scope_polls(const struct thread *t) {
-    static const double little = 8e-6, share = 0.15, woken = 5e-4;
-    return scope.busy && !t->waiting && t->tests > 5 &&
-           (t->cpu_per_test < little || (t->cpu_share < share && t->cpu_per_test < woken)) &&
-           t->last - t->start > 1 &&
-           scope_now() - t->last < 0.1 + 2 * t->gap;
+    return scope.busy && !t->waiting && t->tests > 5 && t->spent.tests > 0 && little(&t->spent) &&
+           t->last - t->start > 1 && scope_now() - t->last < 0.1 + 2 * t->gap;
 }
 
 bool scope_any_polls(void) {

@@ -1331,6 +1331,15 @@ while not q.Test(): time.sleep(0.02)
     why="sleeping is not computing",
 )
 polling.suspected(
+    "tests with no more than a sleep of 0 between them",
+    """
+q = comm.Irecv(np.zeros(1), source=left)
+while not q.Test(): time.sleep(0)
+""",
+    ALL,
+    why="its cost is that of going to sleep and waking up",
+)
+polling.suspected(
     "a loop of Get_status",
     """
 if rank < 2:

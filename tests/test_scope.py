@@ -4,6 +4,7 @@ Every test ends with the same engines, checked by `healthy`.
 """
 
 import os
+import subprocess
 import time
 
 import numpy as np
@@ -493,6 +494,29 @@ def test_bad_arguments_are_named_in_the_programs_terms(view, code, words):
     with pytest.raises(Exception, match=words) as caught:
         view.execute(code).get()
     assert not isinstance(caught.value, ringside.Deadlock)
+
+
+def test_work_between_tests_is_seen_on_a_crowded_machine(cluster, view):
+    """Of a core that a rank shares with many it has little, also when it does nothing but work."""
+    hog = ["sh", "-c", "while :; do :; done"]
+    # Linux shares the cores between sessions first.
+    hogs = [subprocess.Popen(hog, start_new_session=True) for _ in range(24)]
+    cluster.quiet(2)
+    try:
+        view.execute(
+            """
+            request, end = comm.Irecv(np.zeros(1), source=rank, tag=9), time.monotonic() + 6
+            while not request.Test() and time.monotonic() < end:
+                sum(range(1_500))
+            request.Cancel()
+            request.Wait()
+            """
+        )
+    finally:
+        cluster.quiet(20)
+        for hog in hogs:
+            hog.kill()
+            hog.wait()
 
 
 def test_words_for_sizes():
