@@ -1,7 +1,9 @@
 """What can go wrong with a cluster, each read in a few plain lines instead of a traceback."""
 
+import textwrap
 from collections.abc import Iterator
 
+WIDTH = 96  # characters in a line of the box in which JupyterLab shows an error
 PREFIX = "Ringside:"  # how every error begins that the scope raises in a rank
 
 
@@ -9,7 +11,8 @@ class ClusterError(RuntimeError):
     """The cluster cannot be started, reached or used; the text says why and what to do."""
 
     def _render_traceback_(self) -> list[str]:
-        return [f"{type(self).__name__}: {self}"]
+        said, *logs = f"{type(self).__name__}: {self}".splitlines()
+        return [*_wrapped([said]), *logs]
 
 
 class RankDied(ClusterError):
@@ -62,7 +65,7 @@ class Left(RuntimeError):
         ]
 
     def _render_traceback_(self) -> list[str]:
-        return self.lines()
+        return _wrapped(self.lines())
 
 
 class Deadlock(Left):
@@ -79,6 +82,24 @@ class Suspected(Left):
 
 class Stopped(Left):
     """Somebody pressed stop."""
+
+
+def _wrapped(lines: list[str]) -> list[str]:
+    """Lines that fit the box beneath a cell, which breaks them within a word; code stays as is."""
+    wrapped = []
+    for line in lines:
+        indent = line[: len(line) - len(line.lstrip())]
+        if len(indent) >= 4 or len(line) <= WIDTH:
+            wrapped.append(line)
+        else:
+            wrapped += textwrap.wrap(
+                line,
+                WIDTH,
+                subsequent_indent=f"{indent}    ",
+                break_on_hyphens=False,
+                break_long_words=False,
+            )
+    return wrapped
 
 
 def _raised(errors) -> Iterator[str]:

@@ -342,23 +342,22 @@ def _wrong_message(rank, need, states, unreceived) -> tuple[str, str] | None:
         same_comm = m["comm"] == need["comm"]
         same_source = need["peer"] in (ANY, m["source"])
         same_tag = need["tag"] in (ANY, m["tag"])
-        sent = f"a message from rank {m['source']} with tag {m['tag']}"
-        wanted = f"rank {rank} waits for {_wanted(need)}"
+        has = f"Rank {rank} waits for {_wanted(need)}, and the one that has come"
         if same_comm and same_source and not same_tag:
-            return "tag", f"the tags differ: {wanted}, and what has come is {sent}."
+            return "tag", f"the tags differ. {has} has tag {m['tag']}."
         if same_comm and same_tag and not same_source:
-            return "source", f"the source is wrong: {wanted}, and what has come is {sent}."
+            return "source", f"the source is wrong. {has} is from rank {m['source']}."
         if same_source and same_tag and not same_comm:
             return (
                 "communicator",
-                f"the communicators differ: {wanted}, and {sent} came on another.",
+                f"the communicators differ. {has} was sent on another.",
             )
     return None
 
 
 def _wanted(need: dict) -> str:
-    peer = "any rank" if need["peer"] == ANY else f"rank {need['peer']}"
-    return f"one from {peer}" + ("" if need["tag"] == ANY else f" with tag {need['tag']}")
+    peer = "" if need["peer"] == ANY else f" from rank {need['peer']}"
+    return f"a message{peer}" + ("" if need["tag"] == ANY else f" with tag {need['tag']}")
 
 
 def _collective(rank, need, states, unreceived) -> tuple[str, str] | None:
