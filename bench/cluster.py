@@ -19,7 +19,7 @@ import psutil
 from processes import compiled, end_all, environment, marked, place, run
 from table import ratios, row, show
 
-from ringside import kernels, launch, mpi
+from ringside import kernels, mpi, processes
 
 RANKS = 4
 ROUNDS = 3  # turns of the two clusters, fewer if they take more than this:
@@ -247,15 +247,15 @@ def stock_turn() -> dict:
         client = cluster.start_and_connect_sync(activate=False)
         assert client[:].apply_sync(total) == [RANKS] * RANKS
         found = {"ready": time.monotonic() - start, "memory": memory()}
-        files |= launch.shared_memory([process.pid for process in marked()])
+        files |= processes.shared_memory([process.pid for process in marked()])
         with tempfile.TemporaryDirectory() as directory:
             client[:].apply_async(jam, directory, JAM)
             since = stuck_since(Path(directory))
         found["recovered"] = recover(cluster, client) - since
-        files |= launch.shared_memory([process.pid for process in marked()])
+        files |= processes.shared_memory([process.pid for process in marked()])
     finally:
         cluster.stop_cluster_sync()
-        launch.remove(files)
+        processes.remove(files)
     return found
 
 

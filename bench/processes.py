@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from ringside import launch, mpi
+from ringside import mpi, processes
 
 MARK = "RINGSIDE_BENCH"  # in the environment of every process started here
 LIMIT = 150.0  # seconds a process gets
@@ -70,13 +70,13 @@ def run(command: list, env: dict[str, str]) -> str:
 def end_all() -> None:
     """End every process started here, and remove its shared memory."""
     for _ in range(3):  # one of them may be starting another
-        if not (processes := marked()):
+        if not (ours := marked()):
             return
-        files = launch.shared_memory([process.pid for process in processes])
-        for process in processes:
+        files = processes.shared_memory([process.pid for process in ours])
+        for process in ours:
             process.kill()
-        psutil.wait_procs(processes, timeout=5)
-        launch.remove(files)
+        psutil.wait_procs(ours, timeout=5)
+        processes.remove(files)
 
 
 def compiled(directory: Path, name: str, *options) -> Path:

@@ -10,7 +10,7 @@ import psutil
 import pytest
 from ranks import SOURCES, TESTS, interposer, make
 
-from ringside import launch
+from ringside import processes
 
 # Tests press Ctrl-C; a shell that starts pytest in the background has it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -53,7 +53,7 @@ def shared_memory_removed():
     before = set(Path("/dev/shm").glob("*"))
     yield
     new = {str(file) for file in set(Path("/dev/shm").glob("*")) - before}
-    launch.remove(new - launch.shared_memory(psutil.pids()))
+    processes.remove(new - processes.shared_memory(psutil.pids()))
 
 
 @pytest.fixture(scope="session")

@@ -50,7 +50,7 @@ class Notebook:
             hung.set()
             signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
             if not ended.wait(LEAVE):
-                self.cluster.client.request("restart", timeout=10, n=self.cluster.n)
+                self.cluster.restart()
 
         watcher = threading.Thread(target=guard, daemon=True)
         begun = time.monotonic()

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 import ringside
-from ringside import kernels, launch, lease, mpi
+from ringside import kernels, locks, mpi, processes
 from ringside.__main__ import main
 from ringside.measure import campaign, points, progress, sources, sweeps, tables
 
@@ -205,7 +205,7 @@ def test_measured_points_survive_a_full_disk(results, monkeypatch, capsys):
 
 
 def test_one_campaign_at_a_time_writes_a_table(results, nothing_runs):
-    lock = lease.Lock(results.with_name("results.points") / "lock")
+    lock = locks.Lock(results.with_name("results.points") / "lock")
     assert lock.acquire()
     with pytest.raises(campaign.CampaignError, match="another campaign is writing"):
         campaign.run(sweep(results, ringshift(bytes=[4])))
@@ -265,7 +265,7 @@ def stuck_campaign(path: Path):
     )
     deadline, family, ranks = time.monotonic() + 60, [], []
     try:
-        while len(ranks) < 2 or not launch.shared_memory([rank.pid for rank in ranks]):
+        while len(ranks) < 2 or not processes.shared_memory([rank.pid for rank in ranks]):
             assert process.poll() is None, process.stderr.read()
             assert time.monotonic() < deadline
             time.sleep(0.05)
@@ -306,7 +306,7 @@ def test_a_killed_campaign_leaves_no_rank_and_goes_on(tmp_path):
 def test_ctrl_c_ends_the_ranks_and_says_how_to_go_on(tmp_path):
     path = toml(tmp_path / "sweep.toml", STUCK, repetitions=3)
     with stuck_campaign(path) as (process, family):
-        files = launch.shared_memory([one.pid for one in family])
+        files = processes.shared_memory([one.pid for one in family])
         process.send_signal(signal.SIGINT)
         out, err = process.communicate(timeout=30)
         assert process.returncode == 130

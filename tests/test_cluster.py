@@ -1,5 +1,6 @@
-"""The cluster: starting, attaching, errors of ranks, deaths, interrupts, and nothing left."""
+"""The cluster: whose it is, starting, errors of ranks, deaths, interrupts, and nothing left."""
 
+import ast
 import fcntl
 import json
 import os
@@ -14,14 +15,15 @@ import time
 from collections import namedtuple
 from pathlib import Path
 
+import ipyparallel
 import psutil
 import pytest
 from ipyparallel import CompositeError, RemoteError, interactive
 from jupyter_client.manager import KernelManager
 
 import ringside
-from ringside import client, launch, lease, mpi
-from ringside import cluster as module
+from ringside import locks, mpi, processes
+from ringside.cluster import client, files, room
 
 LIMIT = 60  # seconds for anything that starts a cluster on a busy machine
 SETUP = """
@@ -95,81 +97,134 @@ def test_starting_again_gives_the_same_cluster_with_fresh_namespaces(cluster):
     assert held.apply_sync(interactive(lambda: "x" in globals())) == [False] * 4
 
 
-ATTACH = """
+def test_starting_again_leaves_no_message_and_no_cell_of_before(
+    cluster, view, tmp_path, monkeypatch
+):
+    view.execute("if rank == 0: comm.isend('left over', 1)")
+    view.execute("if rank == 3: comm.recv(source=2)", block=False)
+    before = pids(cluster)
+    monkeypatch.chdir(tmp_path)
+    again = ringside.start(4)
+    assert pids(again) == before
+    assert again.view.apply_sync(os.getcwd) == [str(tmp_path)] * 4
+    again.view.execute("from mpi4py import MPI; left = MPI.COMM_WORLD.iprobe()")
+    assert again.view["left"] == [False] * 4
+
+
+def test_starting_with_another_n_replaces_the_ranks(cluster, view):
+    before, held = pids(cluster), cluster.view
+    assert ringside.start(2) is cluster
+    assert (cluster.n, cluster.client.ids) == (2, [0, 1])
+    assert not set(held.apply_sync(os.getpid)) & set(before)
+
+
+def test_starting_after_a_stop(tmp_path):
+    code = """
+        import ringside
+        first = ringside.start(2)
+        first.stop()
+        second = ringside.start(2)
+        print(first, second, second.view.apply_sync(lambda: 1))
+        try:
+            first.view.execute("1")
+        except ringside.cluster.ClusterError as error:
+            print(error)
+        second.stop()
+        second.stop()
+    """
+    out, err = run_python(code, tmp_path).communicate(timeout=2 * LIMIT)
+    lines = out.splitlines()
+    assert lines[0] == "<Cluster of 2 ranks, stopped> <Cluster of 2 ranks, running> [1, 1]", err
+    assert "have been ended by cluster.stop(). Start again" in lines[1]
+    assert err == ""
+
+
+# ---------------------------------------------------------------- whose ranks they are
+
+SECOND = """
 import json, os, sys, ringside
-cluster = ringside.start(int(sys.argv[1]))
-cluster.view.execute("from mpi4py import MPI; left = MPI.COMM_WORLD.iprobe()")
-print(json.dumps({"pids": cluster.view.apply_sync(os.getpid),
-                  "cwd": cluster.view.apply_sync(os.getcwd),
-                  "names": cluster.view.apply_sync(lambda: "x" in globals()),
-                  "left": cluster.view["left"]}))
+cluster = ringside.start(2)
+print(json.dumps(cluster.view.apply_sync(os.getpid)), flush=True)
+sys.stdin.readline()
+try:
+    print(cluster.view.apply_sync(os.getpid))
+except ringside.cluster.ClusterError as error:
+    print(error)
 """
 
 
-def test_a_second_notebook_attaches(cluster, view, ipython_directory, tmp_path):
+def test_each_notebook_has_ranks_of_its_own(cluster, view, ipython_directory):
     view.execute("x = 5")
-    view.execute("if rank == 0: comm.isend('left over', 1)")
-    view.execute("if rank == 3: comm.recv(source=2)", block=False)
-    other = run_python(ATTACH, ipython_directory, "4", cwd=tmp_path)
-    out, err = other.communicate(timeout=LIMIT)
-    assert other.returncode == 0, err
-    seen = json.loads(out)
-    assert seen["pids"] == pids(cluster)
-    assert seen["cwd"] == [str(tmp_path)] * 4
-    assert seen["names"] == [False] * 4
-    assert seen["left"] == [False] * 4
+    running = view.execute("import time; time.sleep(4)", block=False)
+    before = running.ready()
+    other = run_python(SECOND, ipython_directory, stdin=subprocess.PIPE)
+    theirs = json.loads(other.stdout.readline())
+    out, err = other.communicate("\n", timeout=LIMIT)
+    assert json.loads(out) == theirs, err
+    running.get(timeout=LIMIT)
+    assert not before
+    assert not set(pids(cluster)) & set(theirs)
+    assert view["x"] == [5] * 4
 
 
-def test_a_second_notebook_with_another_n_replaces_the_ranks(cluster, view, ipython_directory):
-    other = run_python(ATTACH, ipython_directory, "2")
-    out, err = other.communicate(timeout=LIMIT)
-    assert other.returncode == 0, err
-    with pytest.raises(ringside.cluster.ClusterError, match="have been replaced by 2 new ones"):
-        view.execute("rank")
-    assert view.apply_sync(os.getpid) == json.loads(out)["pids"]
-    assert cluster.n == 2
-
-
-def test_a_controller_that_answers_late_is_waited_for(cluster, ipython_directory):
-    """On a loaded machine; the second notebook used to end the first one's ranks."""
-    before, controller = pids(cluster), cluster.client.request("status")["controller"]
-    other = run_python(ATTACH, ipython_directory, "4")
-    os.kill(controller, signal.SIGSTOP)
+def test_two_notebooks_may_start_at_once(tmp_path):
+    both = [run_python(SECOND, tmp_path, stdin=subprocess.PIPE) for _ in range(2)]
     try:
-        time.sleep(6)
-    finally:
-        os.kill(controller, signal.SIGCONT)
-    out, err = other.communicate(timeout=LIMIT)
-    assert other.returncode == 0, err
-    assert json.loads(out)["pids"] == before == pids(cluster)
-
-
-def test_a_controller_that_does_not_answer_is_left_alone(cluster, ipython_directory):
-    before, controller = pids(cluster), cluster.client.request("status")["controller"]
-    os.kill(controller, signal.SIGSTOP)
-    try:
-        code = "import ringside; ringside.start(4, timeout=1)"
-        _, err = run_python(code, ipython_directory).communicate(timeout=LIMIT)
-    finally:
-        os.kill(controller, signal.SIGCONT)
-    assert "does not answer" in err
-    assert pids(cluster) == before
-
-
-def test_two_notebooks_that_start_at_once_share_one_cluster(tmp_path):
-    code = """
-        import os, sys, ringside
-        cluster = ringside.start(2)
-        print(cluster.view.apply_sync(os.getpid), flush=True)
-        sys.stdin.read()
-    """
-    both = [run_python(code, tmp_path, stdin=subprocess.PIPE) for _ in range(2)]
-    try:
-        first, second = [process.stdout.readline() for process in both]
-        assert first == second != ""
+        first, second = [json.loads(process.stdout.readline()) for process in both]
+        assert len({*first, *second}) == 4
     finally:
         for process in both:
-            process.communicate(timeout=LIMIT)
+            process.communicate("\n", timeout=LIMIT)
+
+
+def test_memory_that_another_notebook_has_can_be_taken(cluster, ipython_directory, monkeypatch):
+    monkeypatch.setenv("JPY_SESSION_NAME", "notebooks/05-scaling.ipynb")
+    other = run_python(SECOND, ipython_directory, stdin=subprocess.PIPE)
+    theirs = json.loads(other.stdout.readline())
+    monkeypatch.undo()
+    monkeypatch.setattr(room, "available_memory", lambda: 150e6)
+    with pytest.raises(ringside.cluster.ClusterError) as refused:
+        ringside.start(7)
+    monkeypatch.undo()
+    assert "05-scaling.ipynb has 2" in str(refused.value)
+    assert "ringside.start(7, take_over=True)" in str(refused.value)
+    assert all(map(processes.alive, theirs))
+    before = pids(cluster)
+    assert pids(ringside.start(4, take_over=True)) == before
+    assert wait_for(lambda: not any(map(processes.alive, theirs)), 5)
+    out, err = other.communicate("\n", timeout=LIMIT)
+    assert f"ended by process {os.getpid()}, which took over their memory" in out, err
+    assert "ringside.start()" in out
+
+
+def test_a_controller_that_answers_late_is_waited_for(cluster):
+    """On a loaded machine."""
+    before, controller = pids(cluster), int(files.read(cluster._run, "controller.pid"))
+    os.kill(controller, signal.SIGSTOP)
+    timer = threading.Timer(6, os.kill, (controller, signal.SIGCONT))
+    timer.start()
+    try:
+        assert pids(ringside.start(4)) == before
+    finally:
+        timer.join()
+
+
+def test_a_controller_that_dies_ends_the_wait(tmp_path):
+    code = """
+        import os, ringside, signal
+        from ringside.cluster import files
+        cluster = ringside.start(2)
+        result = cluster.view.execute("import time; time.sleep(600)", block=False)
+        os.kill(int(files.read(cluster._run, "controller.pid")), signal.SIGKILL)
+        try:
+            result.get()
+        except ringside.cluster.ClusterError as error:
+            print(error)
+        print(ringside.start(2).view.apply_sync(lambda: 1))
+    """
+    out, err = run_python(code, tmp_path).communicate(timeout=2 * LIMIT)
+    assert "have been ended from outside it. Start again" in out, err
+    assert out.endswith("[1, 1]\n")
 
 
 @pytest.mark.parametrize("n", [0, -1])
@@ -187,8 +242,8 @@ def test_n_must_be_a_whole_number(cluster, n):
 
 
 def test_too_many_ranks_for_the_memory_are_refused(cluster, monkeypatch):
-    monkeypatch.setattr(module, "available_memory", lambda: 500e6)
-    with pytest.raises(ringside.cluster.ClusterError, match="at most 7 fit"):
+    monkeypatch.setattr(room, "available_memory", lambda: 1e6)
+    with pytest.raises(ringside.cluster.ClusterError, match="at most 4 fit"):
         ringside.start(8)
     monkeypatch.undo()
     assert pids(ringside.start(4)) == pids(cluster)
@@ -223,22 +278,22 @@ def test_a_containers_limit_counts(monkeypatch, files, left):
 
     monkeypatch.setattr(Path, "read_text", read_text)
     if left is None:
-        assert 90e6 < module.available_memory() <= psutil.virtual_memory().total
+        assert 90e6 < room.available_memory() <= psutil.virtual_memory().total
     else:
-        assert module.available_memory() == left
+        assert room.available_memory() == left
 
 
-def test_full_shared_memory_is_named(monkeypatch):
+def test_full_shared_memory_is_named(monkeypatch, tmp_path):
     usage = namedtuple("usage", "total used free")
-    monkeypatch.setattr(module.shutil, "disk_usage", lambda path: usage(64e6, 63e6, 1e6))
+    monkeypatch.setattr(room.shutil, "disk_usage", lambda path: usage(64e6, 63e6, 1e6))
     with pytest.raises(ringside.cluster.ClusterError, match=r"/dev/shm has 1\.0 MB left"):
-        module._check_room(4)
+        room.check(4, tmp_path)
 
 
 FAILING = """
-import sys
 import ringside
-from ringside import cluster, launch, mpi
+from ringside import mpi
+from ringside.cluster import launcher
 {patch}
 try:
     ringside.start(2, timeout={timeout})
@@ -252,8 +307,14 @@ def start_that_fails(patch: str, directory: Path, timeout: float = LIMIT) -> str
     process = run_python(FAILING.format(patch=patch, timeout=timeout), directory)
     out, err = process.communicate(timeout=2 * LIMIT)
     assert process.returncode == 0, err
-    assert list((directory / "profile_ringside").glob("cluster-*/")) == []
+    assert files_of_clusters(directory) == []
     return out
+
+
+def files_of_clusters(directory: Path) -> list[str]:
+    """What clusters have left below an IPython directory."""
+    names = [name for _, _, names in os.walk(directory / "profile_ringside") for name in names]
+    return [name for name in names if name not in ("README", "ringside.lock")]
 
 
 def script(path: Path, text: str) -> Path:
@@ -280,47 +341,53 @@ def test_engines_that_never_come_end_the_start_in_time(tmp_path):
 def test_a_busy_port_is_named(tmp_path):
     code = "raise OSError(98, 'Address already in use')"
     python = script(tmp_path / "python", f'exec "{sys.executable}" -c "{code}"')
-    text = start_that_fails(f"cluster.sys.executable = {str(python)!r}", tmp_path)
+    text = start_that_fails(
+        f"launcher.ControllerLauncher.controller_cmd.default_value = [{str(python)!r}]", tmp_path
+    )
     assert "a port of the controller was taken" in text
 
 
 def test_files_of_a_dead_cluster_are_removed(tmp_path):
     code = """
-        import json, sys, ringside
+        import ringside
         from pathlib import Path
-        from ringside import lease
-        run = lease.directory()
-        (run / "leases").mkdir(parents=True)
-        (run / "leases" / "1-1").touch()
-        (run / "controller.lock").touch()
+        from ringside.cluster import files
+        run = files.directory()
+        dead = run.with_name(run.name + "0")
+        dead.mkdir(parents=True)
+        (dead / "owner.lock").touch()
         left = Path("/dev/shm") / f"ringside-test-{run.parent.parent.name}"
         left.write_text("left")
-        (run / "cluster.json").write_text(json.dumps({"client": {}, "files": [str(left)]}))
+        (dead / "shared-memory").write_text(f"{left}\\n")
+        named = run.parent / "security" / f"ipcontroller-{files.cluster_id(dead)}-client.json"
+        named.parent.mkdir()
+        named.touch()
         cluster = ringside.start(1)
-        print(cluster.client.ids, left.exists())
+        print(cluster.client.ids, left.exists(), named.exists(), dead.exists())
     """
     process = run_python(code, tmp_path)
     out, err = process.communicate(timeout=LIMIT)
-    assert out.split("\n")[0] == "[0] False", err
+    assert out.split("\n")[0] == "[0] False False False", err
 
 
 # ---------------------------------------------------------------- nothing left
 
 ENDING = """
-import json, os, signal, sys, time, ringside
+import json, os, psutil, signal, sys, time, ringside
+from ringside.cluster import files
 cluster = ringside.start(2)
-status = cluster.client.request("status")
-files = cluster._info()["files"]
-processes = [*status["pids"].values(), status["controller"], status["mpiexec"]]
+controller = int(files.read(cluster._run, "controller.pid"))
+processes = [one.pid for one in psutil.Process().children(recursive=True)]
+shared = files.read(cluster._run, "shared-memory").splitlines()
 cluster.view.execute("from mpi4py import MPI; MPI.COMM_WORLD.recv()", block=False)
-print(json.dumps({"processes": processes, "files": files}), flush=True)
+print(json.dumps({"processes": processes, "files": shared}), flush=True)
 """
 ENDINGS = {
     "stop": "cluster.stop()",
     "exit": "pass",
     "kill": "os.kill(os.getpid(), signal.SIGKILL)",
     "all killed": "[os.kill(p, signal.SIGKILL) for p in [*processes, os.getpid()]]",
-    "controller killed": "os.kill(status['controller'], signal.SIGKILL); time.sleep(4)",
+    "controller killed": "os.kill(controller, signal.SIGKILL); time.sleep(4)",
 }
 
 
@@ -331,13 +398,15 @@ def test_nothing_is_left(how, tmp_path):
     _, err = process.communicate(timeout=LIMIT)
     assert line, err
     left = json.loads(line)
-    assert wait_for(lambda: not any(map(launch.alive, left["processes"])), 6)
-    if how in ("stop", "exit", "kill"):
-        run = next((tmp_path / "profile_ringside").glob("cluster-*.lock")).with_suffix("")
-        assert wait_for(lambda: not run.exists(), 3)
+    assert len(left["processes"]) >= 4
+    assert left["files"]
+    assert wait_for(lambda: not any(map(processes.alive, left["processes"])), 6)
+    if how != "all killed":
+        assert wait_for(lambda: not files_of_clusters(tmp_path), 3)
     if how == "all killed":  # nobody was left to clear up: the next start does it
         run_python("import ringside; ringside.start(1).stop()", tmp_path).communicate(timeout=LIMIT)
     assert wait_for(lambda: not any(Path(file).exists() for file in left["files"]), 3)
+    assert files_of_clusters(tmp_path) == []
 
 
 def test_an_interrupted_start_leaves_nothing(tmp_path):
@@ -348,8 +417,82 @@ def test_an_interrupted_start_leaves_nothing(tmp_path):
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT)
     assert "KeyboardInterrupt" in err
-    assert wait_for(lambda: not any(launch.alive(pid) for pid in started if pid), 6)
-    assert list(run.glob("cluster-*/")) == []
+    assert wait_for(lambda: not any(processes.alive(pid) for pid in started if pid), 6)
+    assert files_of_clusters(tmp_path) == []
+
+
+# ---------------------------------------------------------------- on ipyparallel
+
+# What the client uses of ipyparallel beyond its documented face, and why there is no other way.
+PRIVATE = {
+    "to ask the scopes of stuck ranks, and to have engines forgotten": (
+        "client",
+        "_send _control_stream _query_stream",
+    ),
+    "to know the engines before and after a death": (
+        "client",
+        "_engines _update_engines _unregister_engine _registration_callbacks _io_loop",
+    ),
+    "to know which ranks have work": ("client", "_outstanding_dict _futures"),
+    "views of ranks whose variables are gone say so": ("client", "_build_targets _mux_stream"),
+    "results that are watched while they block": ("view", "_really_apply"),
+    "which ranks a result waits for, and what each of them raised": (
+        "result",
+        "_targets _children _ready _metadata _raw_results _return_exceptions _client",
+    ),
+    "errors of ranks are told together": ("result", "_iopub_streaming_output_callback"),
+    "progress only where somebody looks on": ("module", "_NONINTERACTIVE"),
+}
+
+
+def test_what_is_used_of_ipyparallel_is_there(cluster):
+    """A new ipyparallel may rename any of it: then this fails first, and says what it was for."""
+    result = cluster.view.apply_async(os.getpid)
+    result.get(LIMIT)
+    stock = {
+        "client": cluster.client,
+        "view": ipyparallel.DirectView,
+        "result": result,
+        "module": ipyparallel,
+    }
+    gone = [
+        f"{name} of ipyparallel's {where} ({why})"
+        for why, (where, names) in PRIVATE.items()
+        for name in names.split()
+        if not hasattr(stock[where], name)
+    ]
+    assert not gone
+    tree = ast.parse(Path(client.__file__).read_text())
+    attributes = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute)]
+    used = {node.attr for node in attributes if re.match("_[a-zA-Z]", node.attr)}
+    own = {node.name for node in ast.walk(tree) if isinstance(node, ast.FunctionDef | ast.ClassDef)}
+    own |= {node.attr for node in attributes if isinstance(node.ctx, ast.Store)}
+    own |= {"_told"}  # set on the class
+    listed = {name for _, names in PRIVATE.values() for name in names.split()}
+    assert used - own <= listed <= used | {"_really_apply"}
+
+
+def test_ipyparallel_lists_the_cluster_and_can_stop_it(tmp_path):
+    """So does the tab of JupyterLab that lists clusters, which asks the same of it."""
+    code = """
+        import sys, ringside
+        cluster = ringside.start(2)
+        print("started", flush=True)
+        sys.stdin.readline()
+        try:
+            cluster.view.execute("1")
+        except ringside.cluster.ClusterError as error:
+            print(error)
+    """
+    notebook = run_python(code, tmp_path, stdin=subprocess.PIPE)
+    assert notebook.stdout.readline() == "started\n"
+    profile = tmp_path / "profile_ringside"
+    [found] = ipyparallel.ClusterManager().load_clusters(profile_dirs=[str(profile)]).values()
+    assert (found.controller.state, found.engine_set.n) == ("running", 2)
+    found.stop_cluster_sync()
+    out, err = notebook.communicate("\n", timeout=LIMIT)
+    assert "have been ended from outside it" in out, err
+    assert files_of_clusters(tmp_path) == []
 
 
 # ---------------------------------------------------------------- errors of ranks
@@ -365,7 +508,9 @@ def test_a_deadlock_ends_with_one_error_and_the_same_engines(cluster, view):
     assert verdict.ranks == (0, 1, 2, 3)
     assert cluster.verdict is verdict
     assert str(verdict) in str(caught.value)
-    assert caught.value._render_traceback_() == str(caught.value).splitlines()
+    shown = caught.value._render_traceback_()
+    assert " ".join(" ".join(shown).split()) == " ".join(str(caught.value).split())
+    assert max(map(len, shown)) <= 96
     assert pids(cluster) == before
     assert view["kept"] == [0, 10, 20, 30]
     view.execute("total = comm.allreduce(rank)")
@@ -634,7 +779,7 @@ def test_a_dead_rank_is_named_and_the_cluster_comes_back(cluster, view, code, ra
         view.execute(code)
     assert (caught.value.rank, caught.value.signal) == (rank, number)
     assert str(caught.value).startswith(f"rank {rank} died (")
-    assert len(caught.value._render_traceback_()) == 1
+    assert len(caught.value._render_traceback_()) <= 2
     view.execute(SETUP)
     assert view["rank"] == [0, 1, 2, 3]
     assert cluster.client.ids == [0, 1, 2, 3]
@@ -735,13 +880,13 @@ def notebook(request, tmp_path):
     """
     notebook = Notebook(tmp_path, alone=request.param == "alone")
     try:
-        out = notebook.run("import ringside; cluster = ringside.start(4); cluster._info()")
+        out = notebook.run("import ringside; cluster = ringside.start(4); cluster")
         assert out[-1]["msg_type"] == "execute_result", out
         notebook.run("%%px\n" + SETUP)
         yield notebook
     finally:
         notebook.close()
-        assert wait_for(lambda: not list((tmp_path / "profile_ringside").glob("cluster-*/")), 8)
+        assert wait_for(lambda: not files_of_clusters(tmp_path), 8)
 
 
 def names_of_errors(out: list[dict]) -> list[str]:
@@ -845,13 +990,13 @@ def test_what_c_prints_on_standard_error_is_shown(notebook):
 
 
 def test_a_lock_is_held_until_it_is_released(tmp_path):
-    lock = lease.Lock(tmp_path / "one")
+    lock = locks.Lock(tmp_path / "one")
     assert lock.acquire()
-    assert lease.held(lock.path)
-    assert not lease.Lock(lock.path).acquire(wait=0.1)
+    assert locks.held(lock.path)
+    assert not locks.Lock(lock.path).acquire(wait=0.1)
     lock.release()
-    assert not lease.held(lock.path)
-    assert lease.Lock(lock.path).acquire()
+    assert not locks.held(lock.path)
+    assert locks.Lock(lock.path).acquire()
 
 
 def test_who_asks_for_a_holder_is_taken_for_none(tmp_path):
@@ -859,14 +1004,6 @@ def test_who_asks_for_a_holder_is_taken_for_none(tmp_path):
     path = tmp_path / "one"
     with open(path, "a") as other:
         fcntl.flock(other, fcntl.LOCK_SH)
-        assert not lease.held(path)
+        assert not locks.held(path)
         fcntl.flock(other, fcntl.LOCK_EX)
-        assert lease.held(path)
-
-
-def test_leases_of_the_dead_are_removed(tmp_path):
-    mine = lease.take(tmp_path)
-    dead = tmp_path / "leases" / "1-1"
-    dead.touch()
-    assert lease.leases(tmp_path) == [mine.path]
-    assert not dead.exists()
+        assert locks.held(path)

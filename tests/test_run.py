@@ -14,7 +14,7 @@ import psutil
 import pytest
 from ranks import mpicc
 
-from ringside import launch, mpi
+from ringside import mpi, processes
 from ringside.__main__ import main
 from ringside.watch import trace
 
@@ -434,7 +434,7 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(program, tmp_path, whom):
         assert process.stdout.readline() == b"ready\n"
         ranks = psutil.Process(process.pid).children(recursive=True)
         time.sleep(1)  # its look at the ranks' shared memory, twice a second
-        files = launch.shared_memory([rank.pid for rank in ranks])
+        files = processes.shared_memory([rank.pid for rank in ranks])
         assert files
         (os.killpg if whom == "all" else os.kill)(process.pid, signal.SIGINT)
         process.communicate(timeout=20)

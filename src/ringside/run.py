@@ -23,7 +23,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from ringside import kernels, launch, mpi
+from ringside import kernels, mpi, processes
 from ringside.errors import RunError
 from ringside.watch import waitfor
 
@@ -282,7 +282,7 @@ def _follow(plan: Plan, directory: Path) -> _Run:
 def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
     scope = _preloadable(plan.scope, directory)
     helper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
-    count, tie = ["-n", str(plan.ranks)], launch.ends_with_us()
+    count, tie = ["-n", str(plan.ranks)], processes.ends_with_us()
 
     def before_mpiexec():
         tie()
@@ -324,7 +324,7 @@ def _watch(run: _Run, signals: set) -> None:
         before, begun = begun, len(list(run.directory.glob("rank-*.json")))
         if begun != before or now - sampled >= SAMPLE:
             sampled = now
-            run.shared |= launch.shared_memory(list(_started(run.directory)))
+            run.shared |= processes.shared_memory(list(_started(run.directory)))
         if run.report is None:
             run.report = _report(run.directory)
             if run.report:
@@ -364,14 +364,14 @@ def _started(directory: Path) -> dict[int, tuple[int, int]]:
 def _end(run: _Run) -> None:
     """End mpiexec and the ranks if they run, and leave nothing of theirs behind."""
     ours = run.process.poll() is None
-    ranks = [pid for pid in _started(run.directory) if launch.alive(pid)]
+    ranks = [pid for pid in _started(run.directory) if processes.alive(pid)]
     if ours:
         time.sleep(TICK)  # what the ranks have written arrives before we stop listening
         run.quiet = run.report is not None or run.interrupted != 0
-        run.shared |= launch.shared_memory(ranks)
+        run.shared |= processes.shared_memory(ranks)
         (run.directory / "end").touch()
         if {note["host"] for note in _notes(run.directory)} <= {os.uname().nodename}:
-            launch.kill(ranks)
+            processes.kill(ranks)
         else:
             run.process.terminate()
         for ask in (run.process.terminate, run.process.kill):
@@ -384,16 +384,16 @@ def _end(run: _Run) -> None:
     started = _started(run.directory)
     rest = [pid for pid, (_, launcher) in started.items() for pid in (pid, launcher)]
     if not _gone(rest, 1):
-        launch.kill([pid for pid in rest if launch.alive(pid)])
+        processes.kill([pid for pid in rest if processes.alive(pid)])
         _gone(rest, PATIENCE)
     if ours or run.process.returncode != 0:
-        launch.remove(run.shared - launch.shared_memory(_everyone()))
+        processes.remove(run.shared - processes.shared_memory(_everyone()))
 
 
 def _gone(pids: list[int], seconds: float) -> bool:
     """Whether all of them have ended, within so many seconds."""
     limit = time.monotonic() + seconds
-    while any(map(launch.alive, pids)):
+    while any(map(processes.alive, pids)):
         if time.monotonic() > limit:
             return False
         time.sleep(0.01)

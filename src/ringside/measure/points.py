@@ -14,7 +14,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from ringside import lease, mpi
+from ringside import locks, mpi
 from ringside.errors import CampaignError
 from ringside.measure.sweeps import Plan
 from ringside.measure.tables import HEADER, Point
@@ -105,7 +105,7 @@ def held(plan: Plan) -> Iterator[None]:
     """
     if plan.results.exists():
         _measured_with(plan.results)  # nothing is put beside a table that is not a campaign's
-    lock = lease.Lock(folder(plan.results) / "lock")
+    lock = locks.Lock(folder(plan.results) / "lock")
     if not lock.acquire():
         raise CampaignError(
             f"another campaign is writing {plan.results}. Wait for its end, or give this one other "

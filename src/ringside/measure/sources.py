@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from ringside import kernels, launch, mpi
+from ringside import kernels, mpi, processes
 from ringside.errors import RankDied
 from ringside.measure.tables import Point
 
@@ -44,7 +44,7 @@ def under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
         errors="replace",
         env=mpi.environment(),
         start_new_session=True,
-        preexec_fn=launch.ends_with_us(),
+        preexec_fn=processes.ends_with_us(),
     )
     try:
         out, err = process.communicate(timeout=plan.limit)
@@ -65,7 +65,7 @@ def _end(process: subprocess.Popen) -> None:
     if process.poll() is not None:
         return
     ranks = psutil.Process(process.pid).children(recursive=True)
-    files = launch.shared_memory([rank.pid for rank in ranks])
+    files = processes.shared_memory([rank.pid for rank in ranks])
     process.terminate()
     with suppress(subprocess.TimeoutExpired):
         process.wait(END_LIMIT)
@@ -75,7 +75,7 @@ def _end(process: subprocess.Popen) -> None:
     process.kill()
     process.communicate()
     psutil.wait_procs(ranks, timeout=END_LIMIT)
-    launch.remove(files)
+    processes.remove(files)
 
 
 def _too_long(plan: Plan) -> Failed:

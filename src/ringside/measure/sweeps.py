@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ringside import kernels
-from ringside.cluster import RANKS_A_CORE
+from ringside.cluster.room import RANKS_A_CORE
 from ringside.errors import CampaignError
 from ringside.measure.sources import SOURCES
 from ringside.measure.tables import Point

@@ -1,7 +1,7 @@
-"""What runs inside an engine: the scope, then MPI, then ipyparallel's own engine.
+"""One engine: the scope, then MPI, then ipyparallel's own engine.
 
-Started by mpiexec as `python -m ringside.engine`; the controller's connection information and
-the cluster's directory come through the environment.
+Started by mpiexec as `python -m ringside.engine`; where the cluster's files are, and with them
+how to reach the controller, comes through the environment.
 """
 
 import faulthandler
@@ -12,7 +12,8 @@ import threading
 import time
 from pathlib import Path
 
-from ringside import launch, lease
+from ringside import processes
+from ringside.cluster import files
 from ringside.errors import PREFIX
 
 # Known before MPI starts, so that an engine that fails in MPI_Init can be named too.
@@ -27,16 +28,16 @@ def launch_rank() -> int:
     return 0
 
 
-def leave_with_controller(run: Path) -> None:
-    """End this process within about a second of the controller's end, whatever it is doing."""
+def leave_with_owner(run: Path) -> None:
+    """End this process within about a second of its owner's end, whatever it is doing."""
 
     def watch():
-        while lease.held(lease.controller_lock(run)):
+        while files.owned(run):
             time.sleep(1)
-        launch.remove(launch.shared_memory([os.getpid()]))
+        processes.remove(processes.shared_memory([os.getpid()]))
         os._exit(1)
 
-    threading.Thread(target=watch, name="ringside-lease", daemon=True).start()
+    threading.Thread(target=watch, name="ringside-owner", daemon=True).start()
 
 
 def load_mpi():
@@ -66,22 +67,14 @@ def refuse_to_finalize():
     )
 
 
-def fresh(directory: str) -> None:
-    """Forget every name of the engine's namespace and follow the notebook to its directory."""
-    from IPython import get_ipython
-
-    get_ipython().reset(new_session=False)
-    os.chdir(directory)
-
-
 def main() -> None:
-    """Run one engine until its controller ends."""
+    """Run one engine until its cluster ends."""
     run = Path(os.environ["RINGSIDE_RUN"])
     rank = launch_rank()
     (run / f"rank-{rank}.pid").write_text(str(os.getpid()))
     fault = open(run / f"rank-{rank}.fault", "w")
     faulthandler.enable(fault, all_threads=False)
-    leave_with_controller(run)
+    leave_with_owner(run)
     MPI = load_mpi()
     # MPI libraries install handlers of their own for these signals.
     faulthandler.enable(fault, all_threads=False)
@@ -93,7 +86,7 @@ def main() -> None:
     sys.modules["debugpy"] = None
     from ipyparallel.engine import app as stock
 
-    from ringside.kernel import RingsideKernel
+    from ringside.engine.kernel import RingsideKernel
 
     class Engine(stock.IPEngine):
         def init_signal(self):
@@ -105,8 +98,14 @@ def main() -> None:
                 raise KeyboardInterrupt
 
     stock.Kernel = RingsideKernel
-    engine = Engine(id=MPI.COMM_WORLD.Get_rank(), enable_nanny=False, timeout=60, log_level="WARN")
-    engine.initialize([f"--profile-dir={os.environ['RINGSIDE_PROFILE']}"])
+    engine = Engine(
+        id=MPI.COMM_WORLD.Get_rank(),
+        enable_nanny=False,
+        timeout=60,
+        wait_for_url_file=60,
+        log_level="ERROR",
+    )
+    engine.initialize([f"--profile-dir={run.parent}"])
     engine.start()
 
 

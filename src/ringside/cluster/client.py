@@ -395,22 +395,6 @@ class Client(ipp.Client):
 
     # ------------------------------------------------------------ asking
 
-    def request(self, action: str, timeout: float = ANSWER, **content) -> dict:
-        """Ask the controller; raises ClusterError when it does not answer in time."""
-        future = self._send(
-            self._query_stream, "ringside_request", content={"action": action} | content
-        )
-        deadline = time.monotonic() + timeout
-        while not future.wait(0.1):
-            if time.monotonic() > deadline or not self.cluster_lives():
-                raise ClusterError(
-                    "the cluster's controller does not answer. Start again with ringside.start()"
-                )
-        reply = future.result()["content"]
-        if reply["status"] != "ok":
-            raise ClusterError(reply.get("error") or reply.get("evalue"))
-        return reply
-
     def ask(self, action: str, enough: Callable[[dict], bool] | None = None, **content) -> dict:
         """Ask the scope of every rank, also while the ranks are stuck: rank -> answer.
 
@@ -424,7 +408,7 @@ class Client(ipp.Client):
                 content={"action": action} | content,
                 ident=uuid.encode(),
             ): rank
-            for rank, uuid in [(rank, self._engines[rank]) for rank in sorted(self._ids)]
+            for rank, uuid in [(rank, self._engines[rank]) for rank in self.ids]
         }
         deadline = time.monotonic() + ANSWER
         answers = {}
@@ -444,7 +428,7 @@ class Client(ipp.Client):
         """Ranks to which this client has sent work that is not done."""
         return {
             rank
-            for rank in list(self._ids)
+            for rank in self.ids
             if any(
                 not future.done()
                 for message in list(self._outstanding_dict[self._engines[rank]])
@@ -452,21 +436,22 @@ class Client(ipp.Client):
             )
         }
 
-    def knows(self, uuids: dict[str, str]) -> bool:
-        """Whether these engines (rank -> uuid), and no others, are the ones this client knows."""
-        known = {str(rank): self._engines.get(rank) for rank in list(self._ids)}
-        return known == uuids
+    def uuids(self) -> list[str]:
+        """ipyparallel's names of the engines known to be there, in rank order."""
+        return [self._engines[rank] for rank in sorted(self._engines)]
 
-    def learn(self, uuids: dict[str, str]) -> None:
-        """Take over the controller's list of engines: news sent while connecting may be lost."""
-        self._io_loop.add_callback(self._learn, uuids)
+    def learn(self) -> None:
+        """Ask the controller which engines there are: news sent while connecting is lost."""
+        future = self._send(self._query_stream, "connection_request")
+        future.add_done_callback(lambda reply: self._update_engines(_engines(reply)))
 
-    def _learn(self, uuids):
-        known = {str(rank): self._engines[rank] for rank in list(self._ids)}
-        for rank, uuid in known.items():
-            if uuids.get(rank) != uuid:
-                self._lose(int(rank), uuid)
-        self._update_engines(uuids)
+    def forget(self, ranks: Collection[int]) -> list[str]:
+        """Have these ranks' engines forgotten, here and by the controller; their uuids."""
+        uuids = self.uuids()
+        for rank in ranks:
+            self._send(self._query_stream, "unregistration_request", content={"id": rank})
+        self.give_up()
+        return uuids
 
     def _unregister_engine(self, msg):
         content = msg["content"]
@@ -479,12 +464,12 @@ class Client(ipp.Client):
         return self.home.lives()
 
     def give_up(self) -> None:
-        """End every outstanding result: the controller is gone, nobody will."""
-        for rank, uuid in [(rank, self._engines[rank]) for rank in list(self._ids)]:
+        """End every outstanding result: the engines are gone, nobody else will."""
+        for rank, uuid in [(rank, self._engines[rank]) for rank in self.ids]:
             self._io_loop.add_callback(self._lose, rank, uuid)
 
     def _lose(self, rank, uuid):
-        if rank in self._ids:
+        if rank in self.ids:
             self._unregister_engine({"content": {"id": rank, "uuid": uuid}})
 
     def send_signal(self, sig, targets=None, block=None):
@@ -578,6 +563,11 @@ class Client(ipp.Client):
             reports = [report for report in self.ask("tidy").values() if report]
             return waitfor.cleared(reports[0]) if reports else ""
         return ""
+
+
+def _engines(future) -> dict[str, str]:
+    """The engines of a controller's answer: rank -> uuid."""
+    return future.result()["content"]["engines"]
 
 
 def _answer(future):

@@ -1,0 +1,437 @@
+"""The ranks of this notebook: `cluster = ringside.start(n=4)`."""
+
+import atexit
+import numbers
+import operator
+import os
+import signal
+import time
+
+from ringside.cluster import files, room
+from ringside.cluster.keeper import Keeper
+from ringside.errors import ClusterError, RankDied
+from ringside.watch.scope import Stop
+
+ATTEMPTS = 3  # other programs may take a port between its choice and its use
+DRAIN_LIMIT = 5.0
+RESTART_LIMIT = 60.0
+RECORD_LIMIT = 5.0  # seconds to learn how a rank died
+QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
+TICK = 0.03
+_TAKEN = "Address already in use"
+
+_current = None
+_said = ""  # the progress line as it stands
+
+
+def start(n: int = 4, timeout: float = 60.0, take_over: bool = False) -> "Cluster":
+    """This notebook's cluster with n ranks; started, or restarted, if there is none such.
+
+    Ranks that run already are given back with fresh namespaces and empty message queues. They
+    belong to this process and end with it. `take_over`: first end the ranks that other notebooks
+    of this user have on this machine. Raises ValueError or TypeError for an impossible n,
+    ClusterError when the ranks do not fit or are not ready within `timeout` seconds.
+    """
+    global _current
+    n = _checked(n)
+    if _current is None or not _current.lives():
+        if _current is not None:
+            _current.stop()
+        _current = Cluster(n)
+    if take_over:
+        room.take_over(files.directory())
+    try:
+        _current._start(n, timeout)
+    except BaseException:
+        # A refusal leaves a running cluster as it is.
+        if not _current.lives() or _current.view is None:
+            _current.stop()
+            _current = None
+        raise
+    return _current
+
+
+def _checked(n) -> int:
+    """n as an int, refused with a reason when it cannot be started here."""
+    if isinstance(n, bool):
+        raise TypeError("n is the number of ranks, a whole number such as 4")
+    try:
+        n = operator.index(n)
+    except TypeError:
+        raise TypeError(f"n is the number of ranks, a whole number such as 4, not {n!r}") from None
+    if n < 1:
+        raise ValueError(f"a cluster needs at least one rank, not {n}")
+    return n
+
+
+def _say(text: str, last: bool = False) -> None:
+    """Show progress on one line, updated in place; quiet when no human looks on."""
+    global _said
+    if os.environ.get("IPP_NONINTERACTIVE", "") not in ("", "0") or text == _said:
+        return
+    print(f"\r{text:<{len(_said)}}", end="\n" if last else "", flush=True)
+    _said = "" if last else text
+
+
+class Cluster:
+    """A set of n MPI ranks, its client and its view. Made by `ringside.start`."""
+
+    def __init__(self, n: int):
+        self.n = n
+        self.client = None
+        self.view = None
+        self._run = files.directory()
+        self._lock = None  # held for as long as there are files
+        self._keeper = None
+        self._ended = ""  # by whom the ranks have been ended, in words
+        self._told = 0  # deaths that the notebook has heard of
+
+    def __repr__(self):
+        return f"<Cluster of {self.n} ranks, {'running' if self.lives() else 'stopped'}>"
+
+    def cores(self) -> str:
+        """How many cores the ranks have, in words, for beside a measurement."""
+        cores = len(os.sched_getaffinity(0))
+        have = f"{self.n} ranks on {cores} {'core' if cores == 1 else 'cores'}"
+        return f"{have}: they take turns." if self.n > cores else f"{have}: one for each."
+
+    # ------------------------------------------------------------ starting
+
+    def lives(self) -> bool:
+        """Whether the cluster's controller runs."""
+        return self._keeper is not None and self._keeper.state != "stopped"
+
+    def _start(self, n: int, timeout: float) -> None:
+        begun = time.monotonic()
+        deadline = begun + timeout
+        new = not self.lives()
+        if new:
+            self._make_room(n, deadline)
+            self._launch(n, deadline)
+        elif n != self.n or self._keeper.state == "failed":
+            room.check(n, self._run, held=self.n)
+            _say(f"replacing {self.n} ranks by {n} ...")
+            self._keeper.restart(n, max(1.0, deadline - time.monotonic()))
+            new = True
+        self.n = n
+        try:
+            self._wait_ready(begun, timeout)
+        except ClusterError:
+            if self.view is None:  # ranks that come late would be nobody's
+                self.stop()
+            raise
+        self._told = len(self._keeper.deaths)
+        self.client.lost = False
+        if self.view is None:
+            self.view = self.client.direct_view("all")
+            self.view.block = True
+        self.view.activate()
+        if new:
+            _say(f"{n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
+        else:
+            self._freshen(deadline)
+            _say(f"{n} ranks were running and are yours, their variables cleared", last=True)
+
+    def _make_room(self, n: int, deadline: float) -> None:
+        """A directory of its own; those of clusters whose processes were all killed are cleared."""
+        guard = files.start_lock(files.profile())
+        if not guard.acquire(wait=deadline - time.monotonic()):
+            raise ClusterError(
+                "another notebook has been starting its cluster all this time. Try again; if it "
+                f"lasts, end the process that holds {guard.path}"
+            )
+        try:
+            for run in files.directories():
+                if not files.owned(run):
+                    files.end_ranks(run, grace=0)
+                    files.clear(run)
+            room.check(n, self._run)
+            self._lock = files.own(self._run)
+        finally:
+            guard.release()
+
+    def _launch(self, n: int, deadline: float) -> None:
+        _say(f"starting {n} ranks ...")
+        for attempt in range(1, ATTEMPTS + 1):
+            self._keeper = Keeper(self._run)
+            try:
+                try:
+                    information = self._keeper.start(n, deadline - time.monotonic())
+                    self._connect(information, deadline)
+                except FileNotFoundError as missing:  # no mpiexec
+                    raise ClusterError(str(missing)) from None
+                except ClusterError as failure:
+                    if _TAKEN not in self._controller_log():
+                        raise ClusterError(f"{failure}.{self._logs()}") from None
+                # A thread of it may have found its port taken: nothing comes through there.
+                if _TAKEN not in self._controller_log():
+                    self._keeper.connected(self.client)
+                    return
+            except BaseException:
+                self._close()
+                raise
+            if attempt < ATTEMPTS:
+                self._disconnect()
+        self._close()
+        raise ClusterError(
+            f"a port of the controller was taken by another program, {ATTEMPTS} times in a "
+            "row. See which programs listen (ss -ltn) and start again"
+        )
+
+    def _connect(self, information: dict, deadline: float) -> None:
+        from ringside.cluster.client import Client
+
+        limit = max(1.0, deadline - time.monotonic())
+        try:
+            self.client = Client(information, self, timeout=limit)
+        except TimeoutError:
+            raise ClusterError("the controller does not answer") from None
+
+    def _wait_ready(self, begun: float, limit: float) -> None:
+        """Wait until all ranks are there, showing how many; ClusterError when they do not come."""
+        while (state := self._keeper.state) != "ready":
+            if state == "stopped":
+                raise ClusterError(self._why_stopped())
+            if state == "failed":
+                raise ClusterError(self._keeper.error)
+            ready = len(self.client.ids)
+            if time.monotonic() - begun > limit:
+                raise ClusterError(
+                    f"{ready} of {self.n} ranks were ready after {limit:.0f} s.{self._logs()}"
+                )
+            _say(f"starting {self.n} ranks: {ready} ready")
+            time.sleep(TICK)
+
+    def _freshen(self, deadline: float) -> None:
+        """Empty namespaces and message queues of ranks that have worked already."""
+        # Again and again, as the cell after a call that was freed may have another stuck one.
+        self.client.ask("stop", enough=bool, reason=Stop.USER)
+        begun = time.monotonic()
+        while (idle := self._idle()) is not True:
+            # Ranks that go on after all that are replaced; silent ones may only be slow to answer.
+            limit = deadline if idle is None else begun + DRAIN_LIMIT
+            if time.monotonic() > limit:
+                self.restart()
+                return
+            self.client.send_signal("SIGINT", block=False)
+            time.sleep(0.2)
+        self.view.apply_sync(_fresh, os.getcwd())
+        self.clear()
+        self.switch(True)
+        self.insist(False)
+        self.quiet(QUIET)
+        self.client.verdict = None
+
+    def _idle(self) -> bool | None:
+        """Whether all ranks are between two cells; None: as far as they answer."""
+        states = self.client.ask("state", enough=lambda _: False)
+        if any(state["state"] != "idle" for state in states.values()):
+            return False
+        return True if len(states) == len(self.client.ids) else None
+
+    # ------------------------------------------------------------ the scope
+
+    @property
+    def verdict(self):
+        """The last `ringside.watch.waitfor.Verdict`, or None."""
+        return self.client.verdict
+
+    def quiet(self, seconds: float) -> None:
+        """Let loops of tests go on for that long, with nothing changing, before a cell is ended
+        for them; 20 s if never set."""
+        self._ask("quiet", seconds=_positive(seconds))
+
+    def _ask(self, action: str, **content) -> list:
+        self.client._build_targets("all")
+        return list(self.client.ask(action, **content).values())
+
+    def states(self) -> list[dict]:
+        """The live state of every rank, in rank order, also while ranks are stuck."""
+        return self._ask("state")
+
+    def events(self):
+        """Every MPI call since `clear`: a DataFrame, one row a call, in the order of their starts.
+
+        `start`, `end`: seconds, the first call starts at 0. `blocked`: seconds of it spent waiting.
+        `rank` made the `call`; `peer`: the other rank (-1 any or all, -2 none); `tag` (-1 any);
+        `bytes`; `comm`: 0 is MPI_COMM_WORLD. `request`: the same number in the call that starts a
+        nonblocking operation and the one that completes it, 0 for none; MPI_Sendrecv has two rows,
+        its receive with the number negated. `seq` counts a rank's calls. `left`: a break ended it.
+        """
+        import pandas as pd
+
+        tables = [
+            pd.DataFrame(events).assign(rank=rank)
+            for rank, events in enumerate(self._ask("events"))
+        ]
+        table = pd.concat(tables, ignore_index=True)
+        if len(table):
+            zero = table["start"].min()
+            table["start"] -= zero
+            table["end"] -= zero
+        return table.sort_values("start", ignore_index=True)
+
+    def clear(self) -> None:
+        """Forget the recorded events."""
+        self._ask("clear")
+
+    def switch(self, on: bool) -> None:
+        """Let the scope observe, or step aside for measurements."""
+        self._ask("switch", on=bool(on))
+
+    def insist(self, on: bool) -> None:
+        """Serve every MPI_Send as MPI_Ssend, to expose programs that rely on buffering."""
+        self._ask("insist", on=bool(on))
+
+    def interrupt(self) -> None:
+        """Free every rank that is stuck in MPI."""
+        self.client._build_targets("all")
+        # One that hears it tells the others, of which a stuck one may be deaf.
+        if not self.client.ask("stop", enough=bool, reason=Stop.USER):
+            raise ClusterError("no rank answers. cluster.restart() replaces them")
+
+    # ------------------------------------------------------------ deaths
+
+    def explain_death(self, uuids: set[str] = frozenset()) -> ClusterError:
+        """The error for results, or variables, lost with their engines; waits for new engines.
+
+        `uuids` are the engines of the lost result; none given means the last that died.
+        """
+        if not self.lives():
+            return ClusterError(self._why_stopped())
+        begun = time.monotonic()
+        while (
+            self._keeper.state == "starting"
+            and not self._record(uuids)
+            and (time.monotonic() - begun < RECORD_LIMIT)
+        ):
+            time.sleep(TICK)
+        record = self._record(uuids)
+        try:
+            if record is not None:
+                _say(f"{_how(record)}; starting {self.n} ranks again ...")
+            self._wait_ready(begun, RESTART_LIMIT)
+        except ClusterError as failure:
+            return failure
+        finally:
+            self.client.lost = False
+            self._told = len(self._keeper.deaths)
+        if record is None:
+            return ClusterError(
+                f"the ranks have been replaced by {self.n} new ones; their variables are gone"
+            )
+        seconds = time.monotonic() - begun
+        _say(f"{_how(record)}; {self.n} ranks are back after {seconds:.1f} s", last=True)
+        text = f"{_how(record)}. {self.n} new ranks are ready; their variables are gone"
+        keys = ("rank", "signal", "exit_code", "where")
+        return RankDied(text, **{key: record[key] for key in keys})
+
+    def _record(self, uuids: set[str]) -> dict | None:
+        """How these engines ended, or the last ones that the notebook has not heard of."""
+        deaths = self._keeper.deaths
+        if not uuids:
+            return deaths[-1] if len(deaths) > self._told else None
+        return next((one for one in reversed(deaths) if uuids & set(one["uuids"])), None)
+
+    # ------------------------------------------------------------ ending
+
+    def restart(self) -> None:
+        """Replace the ranks by new ones; client and view stay valid."""
+        if self.client is None or not self.lives():
+            raise ClusterError(self._why_stopped())
+        begun = time.monotonic()
+        self._keeper.restart(self.n, RESTART_LIMIT)
+        self._wait_ready(begun, RESTART_LIMIT)
+        self.client.lost = False
+        _say(f"{self.n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
+
+    def stop(self) -> None:
+        """End all processes of the cluster and remove its files; at most 5 s."""
+        if self._lock is not None:
+            self._close()
+
+    def _disconnect(self) -> None:
+        self._keeper.stop()
+        if self.client is not None:
+            self.client.close(linger=0)
+        if self.view is None:
+            self.client = None
+
+    def _close(self) -> None:
+        self._ended = "by cluster.stop()" if self.lives() else self._who_ended()
+        self._disconnect()
+        files.clear(self._run)
+        self._lock.release()
+        self._lock = None
+
+    def _who_ended(self) -> str:
+        taken = files.read(self._run, "taken")
+        return f"by {taken}, which took over their memory" if taken else "from outside it"
+
+    def _why_stopped(self) -> str:
+        """Why there are no ranks, and what to do."""
+        return (
+            f"the ranks of this notebook have been ended {self._ended or self._who_ended()}. Start "
+            "again with cluster = ringside.start(), then run the cells above again: the ranks' "
+            "variables are gone"
+        )
+
+    def _controller_log(self) -> str:
+        return files.read(self._run, "controller.log")
+
+    def _logs(self) -> str:
+        """The ends of the logs, for an error message."""
+        parts = []
+        for log, whose in (("engines.log", "engines'"), ("controller.log", "controller's")):
+            if tail := files.log_tail(self._run, log):
+                parts.append(f"\nThe {whose} log ends with:\n{tail}")
+        return "".join(parts) or " It left no log."
+
+
+def _fresh(directory: str) -> None:
+    """On a rank: forget every name, and follow the notebook to its directory."""
+    import os
+
+    from IPython import get_ipython
+
+    get_ipython().reset(new_session=False)
+    os.chdir(directory)
+
+
+def _positive(seconds) -> float:
+    """A number of seconds above 0, refused with a reason when it is none."""
+    if isinstance(seconds, bool) or not isinstance(seconds, numbers.Real):
+        raise TypeError(f"seconds is a number such as 20, not {seconds!r}")
+    if not 0 < seconds < float("inf"):
+        raise ValueError(f"seconds is a number above 0, not {seconds}")
+    return float(seconds)
+
+
+def _how(record: dict) -> str:
+    """'rank 2 died (signal 11, in halo)'."""
+    who = "a rank" if record["rank"] is None else f"rank {record['rank']}"
+    if record["abort"] is not None:
+        parts = [f"it called MPI_Abort with code {record['abort']}"]
+    elif record["signal"] is not None:
+        parts = [f"signal {record['signal']}, {_signal_name(record['signal'])}"]
+    elif record["exit_code"] is not None:
+        parts = [f"exit code {record['exit_code']}"]
+    else:
+        parts = ["it left without a word"]
+    if record["where"]:
+        parts.append(f"in {record['where']}")
+    return f"{who} died ({', '.join(parts)})"
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.strsignal(number) or "unknown"
+    except ValueError:
+        return "unknown"
+
+
+@atexit.register
+def _leave() -> None:
+    """Stop the cluster at the end of its process; not at that of a child of it."""
+    if _current is not None and _current._run == files.directory():
+        _current.stop()

@@ -1,0 +1,74 @@
+"""The controller process: ipyparallel's own, made small, which ends with its cluster's owner.
+
+Of ipyparallel's parts three are replaced, as it has no option for them: the heart monitor is a
+thread, since it sleeps most of the time and a process costs 40 MB; connection files appear whole
+and readable by their owner alone, since engines read them as soon as they are there; and the
+process looks at its owner's lock once a second.
+"""
+
+import json
+import os
+import threading
+import time
+from pathlib import Path
+
+from ipyparallel.controller import app as stock
+from traitlets.config import Config
+
+from ringside.cluster import files
+
+BEAT = 100  # milliseconds between two heartbeats; the first one completes a registration
+# Deaths are seen from the processes. A rank that gets no core for a while misses beats and lives.
+MISSED_BEATS = 36_000
+
+
+class Controller(stock.IPController):
+    """ipyparallel's controller in one process."""
+
+    def init_hub(self):
+        """Make the hub, with a thread that monitors the hearts, and does not log every miss."""
+        super().init_hub()
+        process = self.heartmonitor_process
+        options = process._kwargs | {"log_level": "ERROR"}
+        self.heartmonitor_process = threading.Thread(
+            target=process._target, kwargs=options, daemon=True
+        )
+        self.hub.engine_state_file = ""
+
+    def save_connection_dict(self, fname, cdict):
+        """Write connection information, whole and readable by its owner alone."""
+        path = Path(self.profile_dir.security_dir, fname)
+        new = path.with_suffix(".new")
+        with open(new, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+            json.dump(cdict, file)
+        new.replace(path)
+
+
+def end_with_owner(run: Path) -> None:
+    """Once the owner is gone, however: end the ranks, remove all files, end this process."""
+    while files.owned(run):
+        files.note_shared_memory(run)
+        time.sleep(1)
+    files.end_ranks(run)
+    files.clear(run)
+    os._exit(0)
+
+
+def main() -> None:
+    """Run the controller until it is stopped or its owner is gone."""
+    config = Config()
+    config.HeartMonitor.period = BEAT
+    config.HeartMonitor.max_heartmonitor_misses = MISSED_BEATS
+    config.IPController.use_threads = True
+    config.IPController.location = "127.0.0.1"
+    config.Application.log_level = "WARN"
+    controller = Controller(config=config)
+    controller.initialize()
+    run = Path(controller.profile_dir.location) / f"cluster-{controller.cluster_id}"
+    (run / "controller.pid").write_text(str(os.getpid()))
+    threading.Thread(target=end_with_owner, args=[run], daemon=True).start()
+    controller.start()
+
+
+if __name__ == "__main__":
+    main()

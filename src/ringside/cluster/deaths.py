@@ -1,0 +1,69 @@
+"""How a rank died: from what mpiexec said of it, and from what the rank left."""
+
+import os
+import re
+import signal
+import sys
+from pathlib import Path
+
+from ringside import mpi
+from ringside.cluster import files
+
+_ABORT = re.compile(
+    r"MPI_ABORT was invoked on rank (\d+).*?Errorcode: (\d+)"
+    r"|Abort\((\d+)\) on node \d+ \(rank (\d+) in comm 0\)",
+    re.DOTALL,
+)
+_MPICH_STATUS = re.compile(r"Exit codes: \[[^\]]*\] ([\d,]+)")
+_OPENMPI_SIGNAL = re.compile(
+    r"process rank (\d+) with PID (\d+) on node \S+\s+exited\s+on\s+signal\s+(\d+)"
+)
+_OPENMPI_EXIT = re.compile(r"Process name: \[[^,\]]*,(\d+)\]\s+Exit code:\s+(\d+)")
+_OPENMPI_LEFT = re.compile(
+    r"due to process rank (\d+) with PID \d+ on node \S+ exiting\s+improperly"
+)
+_FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
+
+
+def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict:
+    """Who died and how: rank, signal, exit_code, abort (MPI_Abort's code), where; None: unknown.
+
+    `text` is what mpiexec wrote, `dead` are the ranks seen gone, in that order, `returncode` is
+    mpiexec's own if it ended by itself.
+    """
+    found = {"rank": dead[0] if dead else None, "signal": None, "exit_code": None, "abort": None}
+    if match := _ABORT.search(text):
+        found["rank"] = int(match[1] or match[4])
+        found["abort"] = int(match[2] or match[3])
+    elif match := _OPENMPI_SIGNAL.search(text):
+        found["rank"], found["signal"] = int(match[1]), int(match[3])
+    elif match := _OPENMPI_EXIT.search(text):
+        found["rank"], found["exit_code"] = int(match[1]), int(match[2])
+    elif match := _OPENMPI_LEFT.search(text):
+        found["rank"], found["exit_code"] = int(match[1]), 0
+    elif match := _MPICH_STATUS.search(text):
+        statuses = [int(status) for status in match[1].split(",")]
+        # The ranks that mpiexec ended show SIGKILL.
+        odd = [rank for rank, status in enumerate(statuses) if status != signal.SIGKILL]
+        if odd and found["rank"] not in odd:
+            found["rank"] = odd[0]
+        if found["rank"] is not None and found["rank"] < len(statuses):
+            status = statuses[found["rank"]]
+            if os.WIFSIGNALED(status):
+                found["signal"] = os.WTERMSIG(status)
+            else:
+                found["exit_code"] = os.WEXITSTATUS(status)
+    elif mpi.name() == "mpich" and returncode:
+        # Only MPI_Abort makes this mpiexec end everything; its message is lost with the rank.
+        found["rank"], found["abort"] = None, returncode
+    found["where"] = "" if found["rank"] is None else crash_site(run, found["rank"])
+    return found
+
+
+def crash_site(run: Path, rank: int) -> str:
+    """The Python function a crashed rank was in, from its fault log; empty if it left none."""
+    for source, line, function in _FRAME.findall(files.read(run, f"rank-{rank}.fault")):
+        if source.startswith((sys.prefix, sys.base_prefix)):
+            continue
+        return f"line {line} of the cell" if function == "<module>" else function
+    return ""

@@ -1,0 +1,132 @@
+"""What a kernel's cluster has on this machine: its directory, its ranks, and how both go.
+
+A cluster belongs to one process, its owner, which holds a lock in the directory for as long as it
+lives; the operating system releases it when the process ends, by kill -9 too.
+"""
+
+import os
+import shutil
+import socket
+import time
+from pathlib import Path
+
+from ringside import locks, processes
+
+GRACE = 1.0  # seconds between asking the ranks to end and ending them
+
+
+def profile() -> Path:
+    """The IPython profile of Ringside, below the IPython directory (IPYTHONDIR moves it)."""
+    from IPython.paths import get_ipython_dir  # not needed by the engines, and slow
+
+    return Path(get_ipython_dir()) / "profile_ringside"
+
+
+def directory() -> Path:
+    """The files of this process's cluster. Homes are shared: the host is part of the name."""
+    return profile() / f"cluster-{socket.gethostname()}-{os.getpid()}"
+
+
+def directories() -> list[Path]:
+    """Those of all clusters of this user on this machine, also of dead ones."""
+    return sorted(one for one in profile().glob(f"cluster-{socket.gethostname()}-*/"))
+
+
+def cluster_id(run: Path) -> str:
+    """By which ipyparallel knows the cluster; its files bear it."""
+    return run.name.removeprefix("cluster-")
+
+
+def owner_lock(run: Path) -> Path:
+    """Locked by the owner; the ranks and their controller end when it is not."""
+    return run / "owner.lock"
+
+
+def owned(run: Path) -> bool:
+    """Whether the process lives to which the cluster belongs."""
+    return locks.held(owner_lock(run))
+
+
+def own(run: Path) -> locks.Lock:
+    """Make the directory this process's own, for as long as it holds the lock."""
+    lock = locks.Lock(owner_lock(run))
+    lock.acquire()
+    (run / "owner").write_text(_own_name())
+    return lock
+
+
+def _own_name() -> str:
+    """This notebook's file, as Jupyter's server tells its kernels, or the process."""
+    if notebook := os.environ.get("JPY_SESSION_NAME"):
+        return Path(notebook).name
+    return f"process {os.getpid()}"
+
+
+def start_lock(profile: Path) -> locks.Lock:
+    """Guards making a directory, and having its lock, against its clearing by another."""
+    return locks.Lock(profile / "ringside.lock")
+
+
+def owner(run: Path) -> str:
+    """Whose cluster it is, in words: a notebook's name where there is one."""
+    return read(run, "owner") or "another process"
+
+
+def taken_by(run: Path) -> Path:
+    """Where a notebook leaves its name that has ended this cluster to have its memory."""
+    return run / "taken"
+
+
+def read(run: Path, name: str) -> str:
+    """The text of one of its files; empty if there is none."""
+    try:
+        return (run / name).read_text(errors="replace")
+    except OSError:
+        return ""
+
+
+def pids(run: Path) -> dict[int, int]:
+    """Process id of every rank that has got as far as starting."""
+    found = {}
+    for path in run.glob("rank-*.pid"):
+        if text := read(run, path.name):
+            found[int(path.stem.split("-")[1])] = int(text)
+    return found
+
+
+def note_shared_memory(run: Path) -> set[str]:
+    """The shared-memory files the ranks have had so far, kept for whoever ends them."""
+    known = set(read(run, "shared-memory").splitlines())
+    files = known | processes.shared_memory(list(pids(run).values()))
+    if files != known and run.is_dir():
+        new = run / f"shared-memory.{os.getpid()}"
+        new.write_text("".join(f"{file}\n" for file in sorted(files)))
+        new.replace(run / "shared-memory")
+    return files
+
+
+def end_ranks(run: Path, grace: float = GRACE) -> None:
+    """End the ranks: ask, wait for `grace` seconds, insist; remove the memory they shared."""
+    ranks, files = list(pids(run).values()), note_shared_memory(run)
+    if grace:
+        processes.terminate(ranks)
+        deadline = time.monotonic() + grace
+        while any(map(processes.alive, ranks)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+    processes.kill([pid for pid in ranks if processes.alive(pid)])
+    processes.remove(files)
+
+
+def clear(run: Path) -> None:
+    """Remove the files of a cluster that no longer lives."""
+    for room in ("security", "log", "pid"):
+        for file in (run.parent / room).glob(f"*{cluster_id(run)}[-.]*"):
+            file.unlink(missing_ok=True)
+    shutil.rmtree(run, ignore_errors=True)
+
+
+def log_tail(run: Path, name: str, lines: int = 15) -> str:
+    """The end of a log, each line once, as every rank says the same."""
+    text = read(run, name)
+    seen = list(dict.fromkeys(line.rstrip() for line in text.splitlines() if line.strip()))
+    return "\n".join(seen[-lines:])

@@ -1,0 +1,251 @@
+"""Keeps the ranks alive: starts them through ipyparallel, sees them end, says how, starts others.
+
+ipyparallel starts and stops controller and engines and says when mpiexec has ended. It does not
+say which rank ended, or how, and starts no others; that is done here, in a thread of its own.
+"""
+
+import asyncio
+import logging
+import os
+import threading
+import time
+from contextlib import suppress
+from pathlib import Path
+
+import ipyparallel as ipp
+from traitlets.config import Config
+
+from ringside import processes
+from ringside.cluster import files
+from ringside.cluster.deaths import death
+from ringside.cluster.launcher import ControllerLauncher, RankLauncher
+from ringside.errors import ClusterError
+
+TICK = 0.03  # seconds between two looks at ranks that are starting
+NEWS = 0.3  # seconds between two questions for the engines, as news sent while connecting is lost
+START_LIMIT = 120.0  # seconds after which ranks that never came are given up
+LAST_WORDS = 0.05  # seconds for mpiexec to end with a rank, which tells MPI_Abort from a crash
+STOP_LIMIT = 4.0
+_RANKS = "ranks"  # what ipyparallel calls the set of engines
+
+_log = logging.getLogger("ringside.cluster")
+_log.addHandler(logging.NullHandler())
+_log.propagate = False
+_log.setLevel(logging.CRITICAL)  # what mattered of its warnings is told by the errors
+
+
+class Keeper:
+    """n ranks and their controller. `state`: starting, ready, failed (see `error`) or stopped.
+
+    `deaths` are records of `ringside.cluster.deaths`, each with the `uuids` of the engines that
+    went with it.
+    """
+
+    def __init__(self, run: Path):
+        self.run = run
+        self.n = 0
+        self.state = "stopped"
+        self.error = ""
+        self.deaths = []
+        self._client = None
+        self._cluster = None
+        self._watched = {}  # file descriptors of the ranks' processes: rank
+        self._gone = []  # ranks in the order of their deaths
+        self._forgotten = set()  # engines of earlier ranks
+        self._looking = None  # the task that waits for ranks that are starting
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(
+            target=self._loop.run_forever, name="ringside-keeper", daemon=True
+        )
+        self._thread.start()
+
+    def _do(self, coroutine, limit: float):
+        """Run it in the keeper's thread and wait for it."""
+        future = asyncio.run_coroutine_threadsafe(coroutine, self._loop)
+        try:
+            return future.result(limit)
+        except TimeoutError:
+            future.cancel()
+            raise ClusterError(
+                f"the cluster did not answer within {limit:.0f} s. End it with cluster.stop()"
+            ) from None
+
+    def start(self, n: int, limit: float) -> dict:
+        """Start the controller and n ranks; what a client needs to connect.
+
+        Raises ClusterError when there is no controller in time; the text ends with its log.
+        """
+        return self._do(self._start(n, limit), limit + STOP_LIMIT)
+
+    def connected(self, client) -> None:
+        """The client that connected: the ranks are ready when it knows all of them."""
+        self._client = client
+
+    def restart(self, n: int, limit: float) -> None:
+        """Replace the ranks by n new ones; they may not be ready yet."""
+        self._do(self._restart(n), limit)
+
+    def stop(self) -> None:
+        """End everything and the thread; the files stay."""
+        self.state = "stopped"
+        with suppress(ClusterError):  # what did not end in time is ended below
+            self._do(self._stop(), STOP_LIMIT)
+        files.end_ranks(self.run, grace=0)
+        if self._cluster is not None and self._cluster.controller is not None:
+            processes.kill([self._cluster.controller.pid])
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(1)
+
+    # ------------------------------------------------------------ in the keeper's thread
+
+    async def _start(self, n: int, limit: float) -> dict:
+        self.n = n
+        self._cluster = ipp.Cluster(
+            config=Config(),
+            log=_log,
+            cluster_id=files.cluster_id(self.run),
+            profile_dir=str(self.run.parent),
+            controller_launcher_class=ControllerLauncher,
+            engine_launcher_class=RankLauncher,
+            # Ranks start beside the controller and wait for its file, a second earlier that way.
+            send_engines_connection_env=False,
+            delay=0,
+            load_profile=False,
+            shutdown_atexit=False,
+        )
+        await self._cluster.start_controller()
+        self._cluster.controller.on_stop(self._controller_ended)
+        await self._launch()
+        try:
+            information = await self._cluster.controller.get_connection_info(timeout=limit)
+        except (TimeoutError, RuntimeError):  # the second: it has ended
+            raise ClusterError("the controller did not start") from None
+        return information["client"]
+
+    async def _launch(self) -> None:
+        self.state = "starting"
+        self._gone = []
+        await self._cluster.start_engines(self.n, _RANKS)
+        launcher = self._cluster.engines[_RANKS]
+        launcher.on_stop(lambda _: self._replace(launcher))
+        self._looking = self._act(self._see_start())
+
+    async def _see_start(self) -> None:
+        """Wait until all ranks have registered, or cannot."""
+        begun = asked = time.monotonic()
+        while True:
+            await asyncio.sleep(TICK)
+            pids, now = files.pids(self.run), time.monotonic()
+            if self._client is not None and len(pids) == self.n:
+                known = self._client.uuids()
+                if len(known) == self.n and not self._forgotten & set(known):
+                    break
+                if now - asked > NEWS:
+                    self._client.learn()
+                    asked = now
+            if any(not processes.alive(pid) for pid in pids.values()):
+                return await self._fail("the engines ended while they were starting")
+            if now - begun > START_LIMIT:
+                return await self._fail(f"the engines did not register within {START_LIMIT:.0f} s")
+        files.note_shared_memory(self.run)
+        self._watch_deaths(pids)
+        self.state = "ready"
+
+    def _watch_deaths(self, pids: dict[int, int]) -> None:
+        """Learn the order in which ranks end: mpiexec soon takes the others down as well."""
+        for rank, pid in sorted(pids.items()):
+            try:
+                watched = os.pidfd_open(pid)
+            except ProcessLookupError:
+                self._ended(rank)
+                continue
+            self._watched[watched] = rank
+            self._loop.add_reader(watched, self._rank_ended, watched)
+
+    def _rank_ended(self, watched: int) -> None:
+        self._loop.remove_reader(watched)
+        self._ended(self._watched[watched])
+
+    def _ended(self, rank: int) -> None:
+        self._gone.append(rank)
+        if len(self._gone) == 1:
+            self._loop.call_later(LAST_WORDS, self._replace, self._cluster.engines[_RANKS])
+
+    def _replace(self, launcher) -> None:
+        """Act on the end of the launcher's ranks, once."""
+        if self._cluster.engines.get(_RANKS) is not launcher:
+            return  # others run already
+        if self.state == "ready":
+            self.state = "starting"
+            self._act(self._died(launcher))
+        elif self.state == "starting" and not self._looking.done():
+            self._looking.cancel()
+            self._act(self._fail("the engines ended while they were starting"))
+
+    def _act(self, coroutine) -> asyncio.Task:
+        """Have it done; what it raises becomes the reason why the ranks are not there."""
+
+        def ended(task):
+            if not task.cancelled() and task.exception() is not None:
+                self.error, self.state = f"the ranks did not start: {task.exception()}", "failed"
+
+        task = asyncio.ensure_future(coroutine)
+        task.add_done_callback(ended)
+        return task
+
+    async def _died(self, launcher) -> None:
+        """A rank ended: say who, fail what is outstanding, start again."""
+        if files.taken_by(self.run).exists():
+            return self._controller_ended()
+        code = launcher.stop_data["exit_code"] if launcher.state == "after" else None
+        uuids = await self._end_ranks(grace=0)
+        self.deaths.append(
+            death(self.run, launcher.get_output(), self._gone, code) | {"uuids": uuids}
+        )
+        await self._launch()
+
+    async def _end_ranks(self, grace: float) -> list[str]:
+        """End the ranks and have the controller forget them; the engines they were."""
+        for watched in self._watched:
+            self._loop.remove_reader(watched)
+            os.close(watched)
+        self._watched = {}
+        uuids = self._client.forget(range(self.n)) if self._client is not None else []
+        self._forgotten |= set(uuids)
+        files.end_ranks(self.run, grace)
+        await self._cluster.stop_engines(_RANKS)
+        return uuids
+
+    async def _restart(self, n: int) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        self.state = "starting"
+        if _RANKS in self._cluster.engines:
+            await self._end_ranks(grace=files.GRACE)
+        self.n = n
+        await self._launch()
+
+    async def _fail(self, reason: str) -> None:
+        self.state = "ending"
+        await self._end_ranks(grace=0)
+        log = files.log_tail(self.run, "engines.log")
+        self.error = f"{reason}. Their log ends with:\n{log}" if log else f"{reason}; no log"
+        self.state = "failed"
+
+    def _controller_ended(self, _=None) -> None:
+        """Without it nobody reaches the ranks: end them, and what waits for them."""
+        if self.state == "stopped":
+            return
+        self.state = "stopped"
+        if self._looking is not None:
+            self._looking.cancel()
+        self._act(self._end_ranks(grace=0))
+
+    async def _stop(self) -> None:
+        if self._looking is not None:
+            self._looking.cancel()
+        if self._cluster is None:
+            return
+        if _RANKS in self._cluster.engines:
+            await self._end_ranks(grace=files.GRACE)
+        await self._cluster.stop_controller()

@@ -1,0 +1,1 @@
+"""What runs inside an engine, which is one MPI rank."""

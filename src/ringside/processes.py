@@ -1,0 +1,80 @@
+"""Processes of this machine: told to end with ours, ended, and the shared memory they leave."""
+
+import contextlib
+import ctypes
+import os
+import signal
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+
+def ends_with_us() -> Callable[[], None]:
+    """For a child, before it becomes mpiexec: be told to end when this process dies, however."""
+    parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
+    set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
+
+    def tie():
+        prctl(set_death_signal, signal.SIGTERM)
+        if os.getppid() != parent:
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    return tie
+
+
+def alive(pid: int) -> bool:
+    """Whether the process exists and is not a zombie."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        if Path("/proc/self/stat").exists():
+            return False
+        return _signal(pid, 0)
+    return stat.rpartition(")")[2].split()[0] not in ("Z", "X")
+
+
+def _signal(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+    except (ProcessLookupError, PermissionError):
+        return False
+    return True
+
+
+def terminate(processes: list[int]) -> None:
+    """Ask the processes to end."""
+    for pid in processes:
+        _signal(pid, signal.SIGTERM)
+
+
+def kill(processes: list[int]) -> None:
+    """End the processes now."""
+    for pid in processes:
+        _signal(pid, signal.SIGKILL)
+
+
+def kill_group(pid: int) -> None:
+    """End a process and its group now."""
+    with contextlib.suppress(ProcessLookupError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def shared_memory(processes: list[int]) -> set[str]:
+    """Shared-memory files the processes have mapped, as paths below /dev/shm."""
+    files = set()
+    for pid in processes:
+        try:
+            maps = Path(f"/proc/{pid}/maps").read_text()
+        except OSError:
+            continue
+        for line in maps.splitlines():
+            path = line[line.find("/dev/shm/") :] if "/dev/shm/" in line else ""
+            if path and not path.endswith("(deleted)"):
+                files.add(path)
+    return files
+
+
+def remove(files: Iterable[str]) -> None:
+    """Remove shared-memory files that a dead rank left."""
+    for file in files:
+        with contextlib.suppress(OSError):
+            os.unlink(file)
