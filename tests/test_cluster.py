@@ -199,7 +199,7 @@ def test_memory_that_another_notebook_has_can_be_taken(cluster, ipython_director
 
 def test_a_controller_that_answers_late_is_waited_for(cluster):
     """On a loaded machine."""
-    before, controller = pids(cluster), int(files.read(cluster._run, "controller.pid"))
+    before, controller = pids(cluster), files.process(cluster._run, "controller")
     os.kill(controller, signal.SIGSTOP)
     timer = threading.Timer(6, os.kill, (controller, signal.SIGCONT))
     timer.start()
@@ -215,7 +215,7 @@ def test_a_controller_that_dies_ends_the_wait(tmp_path):
         from ringside.cluster import files
         cluster = ringside.start(2)
         result = cluster.view.execute("import time; time.sleep(600)", block=False)
-        os.kill(int(files.read(cluster._run, "controller.pid")), signal.SIGKILL)
+        os.kill(files.process(cluster._run, "controller"), signal.SIGKILL)
         try:
             result.get()
         except ringside.cluster.ClusterError as error:
@@ -370,13 +370,22 @@ def test_files_of_a_dead_cluster_are_removed(tmp_path):
     assert out.split("\n")[0] == "[0] False False False", err
 
 
+def test_a_process_that_has_the_id_of_a_dead_rank_is_left_alone(tmp_path):
+    (tmp_path / "rank-0.pid").write_text(f"{os.getpid()} 1")
+    (tmp_path / "rank-1.pid").write_text(f"{os.getpid()} {processes.begun(os.getpid())}")
+    assert files.pids(tmp_path) == {0: None, 1: os.getpid()}
+    assert files.living(tmp_path) == [os.getpid()]
+    (tmp_path / "rank-1.pid").unlink()
+    files.end_ranks(tmp_path)  # this very process lives on
+
+
 # ---------------------------------------------------------------- nothing left
 
 ENDING = """
 import json, os, psutil, signal, sys, time, ringside
 from ringside.cluster import files
 cluster = ringside.start(2)
-controller = int(files.read(cluster._run, "controller.pid"))
+controller = files.process(cluster._run, "controller")
 processes = [one.pid for one in psutil.Process().children(recursive=True)]
 shared = files.read(cluster._run, "shared-memory").splitlines()
 cluster.view.execute("from mpi4py import MPI; MPI.COMM_WORLD.recv()", block=False)
@@ -413,11 +422,11 @@ def test_an_interrupted_start_leaves_nothing(tmp_path):
     process = run_python("import ringside; ringside.start(2)", tmp_path)
     run = tmp_path / "profile_ringside"
     assert wait_for(lambda: list(run.glob("cluster-*/rank-0.pid")), LIMIT)
-    started = [int(path.read_text() or 0) for path in run.glob("cluster-*/rank-*.pid")]
+    started = [pid for one in run.glob("cluster-*/") for pid in files.living(one)]
     process.send_signal(signal.SIGINT)
     _, err = process.communicate(timeout=LIMIT)
     assert "KeyboardInterrupt" in err
-    assert wait_for(lambda: not any(processes.alive(pid) for pid in started if pid), 6)
+    assert wait_for(lambda: not any(map(processes.alive, started)), 6)
     assert files_of_clusters(tmp_path) == []
 
 

@@ -21,6 +21,15 @@ def ends_with_us() -> Callable[[], None]:
     return tie
 
 
+def begun(pid: int) -> str:
+    """When the process began, in the system's ticks: with its id, who it is; empty: it is gone."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return ""
+    return stat.rpartition(")")[2].split()[19]
+
+
 def alive(pid: int) -> bool:
     """Whether the process exists and is not a zombie."""
     try:

@@ -65,7 +65,7 @@ def main() -> None:
     controller = Controller(config=config)
     controller.initialize()
     run = Path(controller.profile_dir.location) / f"cluster-{controller.cluster_id}"
-    (run / "controller.pid").write_text(str(os.getpid()))
+    files.note_process(run, "controller")
     threading.Thread(target=end_with_owner, args=[run], daemon=True).start()
     controller.start()
 

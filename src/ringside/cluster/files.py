@@ -85,19 +85,32 @@ def read(run: Path, name: str) -> str:
         return ""
 
 
-def pids(run: Path) -> dict[int, int]:
-    """Process id of every rank that has got as far as starting."""
-    found = {}
-    for path in run.glob("rank-*.pid"):
-        if text := read(run, path.name):
-            found[int(path.stem.split("-")[1])] = int(text)
-    return found
+def note_process(run: Path, name: str) -> None:
+    """Leave this process's id there, and its beginning, as ids are used again."""
+    (run / f"{name}.pid").write_text(f"{os.getpid()} {processes.begun(os.getpid())}")
+
+
+def process(run: Path, name: str) -> int | None:
+    """The id of the process of that name, unless it has ended and another has its id."""
+    pid, _, begun = read(run, f"{name}.pid").partition(" ")
+    return int(pid) if pid and processes.begun(int(pid)) == begun else None
+
+
+def pids(run: Path) -> dict[int, int | None]:
+    """Process id of every rank that has got as far as starting; None: it has ended."""
+    names = sorted(path.stem for path in run.glob("rank-*.pid") if read(run, path.name))
+    return {int(name.split("-")[1]): process(run, name) for name in names}
+
+
+def living(run: Path) -> list[int]:
+    """The process ids of the ranks that live."""
+    return [pid for pid in pids(run).values() if pid is not None]
 
 
 def note_shared_memory(run: Path) -> set[str]:
     """The shared-memory files the ranks have had so far, kept for whoever ends them."""
     known = set(read(run, "shared-memory").splitlines())
-    files = known | processes.shared_memory(list(pids(run).values()))
+    files = known | processes.shared_memory(living(run))
     if files != known and run.is_dir():
         new = run / f"shared-memory.{os.getpid()}"
         new.write_text("".join(f"{file}\n" for file in sorted(files)))
@@ -107,7 +120,7 @@ def note_shared_memory(run: Path) -> set[str]:
 
 def end_ranks(run: Path, grace: float = GRACE) -> None:
     """End the ranks: ask, wait for `grace` seconds, insist; remove the memory they shared."""
-    ranks, files = list(pids(run).values()), note_shared_memory(run)
+    ranks, files = living(run), note_shared_memory(run)
     if grace:
         processes.terminate(ranks)
         deadline = time.monotonic() + grace

@@ -136,6 +136,8 @@ class Keeper:
         while True:
             await asyncio.sleep(TICK)
             pids, now = files.pids(self.run), time.monotonic()
+            if any(pid is None or not processes.alive(pid) for pid in pids.values()):
+                return await self._fail("the engines ended while they were starting")
             if self._client is not None and len(pids) == self.n:
                 known = self._client.uuids()
                 if len(known) == self.n and not self._forgotten & set(known):
@@ -143,8 +145,6 @@ class Keeper:
                 if now - asked > NEWS:
                     self._client.learn()
                     asked = now
-            if any(not processes.alive(pid) for pid in pids.values()):
-                return await self._fail("the engines ended while they were starting")
             if now - begun > START_LIMIT:
                 return await self._fail(f"the engines did not register within {START_LIMIT:.0f} s")
         files.note_shared_memory(self.run)

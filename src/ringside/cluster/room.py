@@ -70,7 +70,7 @@ def _holders(run: Path, n: int) -> str:
     found = others(run)
     if not found:
         return ""
-    have = "; ".join(f"{files.owner(one)} has {len(files.pids(one))}" for one in found)
+    have = "; ".join(f"{files.owner(one)} has {len(files.living(one))}" for one in found)
     return (
         f". Of ranks elsewhere, {have}. cluster.stop() there ends them, and so does shutting down "
         f"its kernel; ringside.start({n}, take_over=True) here ends them all and takes their memory"
@@ -81,6 +81,6 @@ def take_over(run: Path) -> None:
     """End all other clusters of this user on this machine, and leave word there who did."""
     for other in others(run):
         files.taken_by(other).write_text(files.owner(run))
-        if controller := files.read(other, "controller.pid"):
-            processes.terminate([int(controller)])
+        if controller := files.process(other, "controller"):
+            processes.terminate([controller])
         files.end_ranks(other)

@@ -71,7 +71,7 @@ def main() -> None:
     """Run one engine until its cluster ends."""
     run = Path(os.environ["RINGSIDE_RUN"])
     rank = launch_rank()
-    (run / f"rank-{rank}.pid").write_text(str(os.getpid()))
+    files.note_process(run, f"rank-{rank}")
     fault = open(run / f"rank-{rank}.fault", "w")
     faulthandler.enable(fault, all_threads=False)
     leave_with_owner(run)
