@@ -61,7 +61,9 @@ def load_mpi():
 
 def refuse_to_finalize():
     """What MPI.Finalize() does in a cell, where it would end MPI for all cells to come."""
-    raise RuntimeError(
+    from ringside.engine.tracebacks import LastingRank
+
+    raise LastingRank(
         "MPI.Finalize() in a cell would end MPI on this rank for every later cell. It is called by "
         "itself when the ranks end; leave it out here"
     )

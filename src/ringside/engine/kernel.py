@@ -5,27 +5,22 @@ Two messages are answered in the control thread, so also while the rank is stuck
 """
 
 import os
-import re
 import signal
 import sys
 import threading
 import time
-import types
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
+from ringside.engine.tracebacks import LastingRank, cause, plain, without_library
 from ringside.errors import PREFIX
 from ringside.watch import scope, waitfor
 
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
 SETTLE_LIMIT = 1.0  # seconds the ranks get to compare what they did in a cell
 TIDY_LIMIT = 1.0  # seconds they get to clear what a failed cell left
-TRUNCATED = re.compile(
-    r"Message from rank (\d+) and tag (\d+) truncated; "
-    r"(\d+) bytes received but buffer size is (\d+)"
-)
 # Threads of these packages call no MPI, whoever starts them.
 NO_MPI = {"IPython", "ipykernel", "ipyparallel", "jupyter_client", "tornado", "tqdm", "zmq"}
 
@@ -50,62 +45,20 @@ class RingsideShell(ZMQInteractiveShell):
     def showtraceback(self, exc_tuple=None, *args, **kwargs):
         """IPython's own, but for the scope's errors: the first traceback takes it half a second."""
         etype, value, _ = exc_tuple or sys.exc_info()
-        self.cause = _cause(value)
+        self.cause = cause(value)
         if self.cause is not None:
             value = self.cause
         elif str(value).startswith(PREFIX):
             self._showtraceback(etype, value, [str(value)])
             return
         self.shown = value
-        value.__traceback__ = _without_library(value.__traceback__)
+        value.__traceback__ = without_library(value.__traceback__)
         super().showtraceback((type(value), value, value.__traceback__), *args, **kwargs)
 
     def _showtraceback(self, etype, evalue, stb):
         """IPython's own, with an error of the MPI library in plain words."""
         text, words = str(evalue), plain(evalue)
         super()._showtraceback(etype, evalue, [part.replace(text, words) for part in stb])
-
-
-class LastingRank(RuntimeError):
-    """A cell asked its rank to end."""
-
-    def _render_traceback_(self) -> list[str]:
-        return [str(self)]
-
-
-def plain(error: BaseException) -> str:
-    """What an error says; of one that MPICH raised, without the names of its inner functions."""
-    text = str(error)
-    head, *stack = text.splitlines() or [""]
-    if type(error).__module__ != "mpi4py.MPI" or not head.endswith(", error stack:") or not stack:
-        return text
-    reason = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1])
-    if found := TRUNCATED.search(reason):
-        source, tag, *sizes = map(int, found.groups())
-        # MPICH (5.0.2) gives the two sizes in either order.
-        reason = (
-            f"the message from rank {source} with tag {tag} has {max(sizes)} bytes, and there is "
-            f"room for {min(sizes)}"
-        )
-    return f"{head.removesuffix(', error stack:')}: {reason}"
-
-
-def _without_library(traceback):
-    """The traceback without mpi4py's compiled functions, whose source is not there to be shown."""
-    if traceback is None:
-        return None
-    rest = _without_library(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename.startswith("src/mpi4py/"):
-        return rest
-    return types.TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
-
-
-def _cause(error: BaseException) -> BaseException | None:
-    """The error during whose handling the scope's came; None: it came by itself."""
-    cause = error
-    while cause is not None and str(cause).startswith(PREFIX):
-        cause = cause.__context__
-    return None if cause is error else cause
 
 
 class RingsideKernel(IPythonParallelKernel):
