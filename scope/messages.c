@@ -626,6 +626,7 @@ static struct op *under_way(MPI_Request request, struct comm *c) {
         if (!err) {                                                                              \
             under_way(request, c);                                                               \
             err = scope_wait(&call, &request, &own);                                             \
+            err = err ? err : scope_truncated(&own, scope_bytes(count, type));                   \
         }                                                                                        \
         if (!err) {                                                                              \
             scope_event(&call, c, was.peer, own.MPI_TAG, scope_received(&own), 0);               \

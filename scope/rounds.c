@@ -394,6 +394,7 @@ void scope_start(void) {
     PMPI_Add_error_string(scope.code, "Ringside: the call was left");
     PMPI_Add_error_code(MPI_ERR_RANK, &scope.no_rank);
     PMPI_Add_error_code(MPI_ERR_TAG, &scope.no_tag);
+    PMPI_Add_error_code(MPI_ERR_TRUNCATE, &scope.no_room);
     int *greatest = NULL, found = 0;
     PMPI_Comm_get_attr(MPI_COMM_WORLD, MPI_TAG_UB, &greatest, &found);
     scope.greatest_tag = found ? *greatest : 32767;

@@ -260,6 +260,7 @@ struct scope {
     int rank, size;
     int code;    /* the MPI error code of a call that was left */
     int no_rank, no_tag; /* and of one that was given what cannot be */
+    int no_room;         /* of a receive that got more than it has room for */
 
     struct window *open_windows;
     struct file *open_files;
@@ -408,7 +409,8 @@ int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status);
 int scope_bury(MPI_Request *request, struct op *op);
 void scope_event_of(const struct call *call, const struct op *was);
 void scope_copy_status(MPI_Status *to, const MPI_Status *from);
-long long scope_received(const MPI_Status *status); /* bytes, 0 where it does not tell */
+long long scope_received(const MPI_Status *status);
+int scope_truncated(const MPI_Status *status, long long room); /* bytes, 0 where it does not tell */
 
 /* collectives.c */
 enum { NO_ROOT = -1, NO_OPERATION = -1 };
