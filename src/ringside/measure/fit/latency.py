@@ -93,7 +93,7 @@ def line(
     ping-pong report doubles its bandwidth but leaves its latency that of two messages.)
 
     weights: "relative", every point by its relative distance, or "equal", by its distance in
-    seconds: ruled by the largest messages, whose noise drowns the latency. The reports did that.
+    seconds: ruled by the largest messages, whose noise drowns the latency: ordinary least squares.
 
     The covariance is scaled by the scatter about the line, whatever the weights. Raises
     ValueError for points that cannot be fitted.
