@@ -370,6 +370,94 @@ def test_files_of_a_dead_cluster_are_removed(tmp_path):
     assert out.split("\n")[0] == "[0] False False False", err
 
 
+def test_only_clusters_of_this_machine_are_touched(tmp_path):
+    code = """
+        import os, socket, ringside
+        from ringside.cluster import files
+        profile, host = files.profile(), socket.gethostname()
+        others = [profile / f"cluster-{host}-1-4242", profile / f"cluster-x{host}-{os.getpid()}"]
+        for other in others:
+            other.mkdir(parents=True)
+        ringside.start(1).stop()
+        print([other.exists() for other in others])
+    """
+    out, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+    assert out == "[True, True]\n", err
+
+
+def test_a_start_that_is_ended_early_leaves_no_shared_memory(tmp_path):
+    code = """
+        import ringside
+        for timeout in (0.01, 0.3, 0.7):
+            try:
+                ringside.start(2, timeout=timeout)
+            except ringside.cluster.ClusterError:
+                pass
+    """
+    before = set(os.listdir("/dev/shm"))
+    _, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+    assert err == ""
+    assert set(os.listdir("/dev/shm")) <= before
+
+
+def test_in_a_child_of_the_notebook_the_ranks_are_not_there(tmp_path):
+    code = """
+        import os, ringside
+        cluster = ringside.start(1)
+        if (child := os.fork()) == 0:
+            try:
+                cluster.view.execute("1")
+            except ringside.cluster.ClusterError as error:
+                print(error, flush=True)
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(cluster.view.apply_sync(lambda: 7))
+    """
+    out, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+    assert "a child of the one they belong to" in out.splitlines()[0], err
+    assert out.endswith("[7]\n")
+
+
+def test_a_stop_after_an_interrupted_restart_is_for_good(tmp_path):
+    code = """
+        import os, signal, threading, ringside
+        cluster = ringside.start(2)
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        try:
+            cluster.restart()
+        except KeyboardInterrupt:
+            print("interrupted")
+        cluster.stop()
+        print(cluster, ringside.start(1).view.apply_sync(lambda: 7))
+    """
+    out, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+    assert out == "interrupted\n<Cluster of 2 ranks, stopped> [7]\n", err
+
+
+def test_ranks_start_on_this_machine_within_a_batch_job(tmp_path, monkeypatch):
+    job = {"JOB_ID": "123", "JOBID": "123", "NODELIST": "node[1-2]", "NNODES": "2"}
+    job |= {"JOB_NODELIST": "node[1-2]", "TASKS_PER_NODE": "1(x2)", "PROCID": "0"}
+    for name, value in job.items():
+        monkeypatch.setenv(f"SLURM_{name}", value)
+    code = "import ringside; print(ringside.start(2).client.ids)"
+    out, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+    assert out == "[0, 1]\n", err
+
+
+def test_where_no_files_can_be_kept_it_is_said(tmp_path):
+    (tmp_path / "profile_ringside").touch()
+    code = """
+        import ringside
+        try:
+            ringside.start(1)
+        except ringside.cluster.ClusterError as error:
+            print(error)
+    """
+    out, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+    assert "cannot keep its files" in out, err
+    assert "IPYTHONDIR" in out
+
+
 def test_a_process_that_has_the_id_of_a_dead_rank_is_left_alone(tmp_path):
     (tmp_path / "rank-0.pid").write_text(f"{os.getpid()} 1")
     (tmp_path / "rank-1.pid").write_text(f"{os.getpid()} {processes.begun(os.getpid())}")

@@ -13,18 +13,24 @@ class Lock:
         self._file = None
 
     def acquire(self, wait: float = 0.0) -> bool:
-        """Take the lock, for at most `wait` seconds; False when another holder kept it."""
+        """Take the lock, for at most `wait` seconds; False when another holder kept it.
+
+        Raises OSError where the file system has no locks, or no room.
+        """
         self.path.parent.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + wait
         file = open(self.path, "a")
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except OSError:
+            except BlockingIOError:
                 if time.monotonic() >= deadline:
                     file.close()
                     return False
                 time.sleep(0.02)
+            except OSError:
+                file.close()
+                raise
             else:
                 self._file = file
                 return True
@@ -46,6 +52,6 @@ def held(path: Path) -> bool:
         try:
             # Shared, so that two askers at the same moment do not take each other for a holder.
             fcntl.flock(file, fcntl.LOCK_SH | fcntl.LOCK_NB)
-        except OSError:
+        except BlockingIOError:
             return True
     return False

@@ -49,13 +49,19 @@ def _signal(pid: int, number: int) -> bool:
     return True
 
 
-def terminate(processes: list[int]) -> None:
+def terminate(processes: Iterable[int]) -> None:
     """Ask the processes to end."""
     for pid in processes:
         _signal(pid, signal.SIGTERM)
 
 
-def kill(processes: list[int]) -> None:
+def halt(processes: Iterable[int]) -> None:
+    """Let the processes do nothing more."""
+    for pid in processes:
+        _signal(pid, signal.SIGSTOP)
+
+
+def kill(processes: Iterable[int]) -> None:
     """End the processes now."""
     for pid in processes:
         _signal(pid, signal.SIGKILL)
@@ -67,7 +73,7 @@ def kill_group(pid: int) -> None:
         os.killpg(pid, signal.SIGKILL)
 
 
-def shared_memory(processes: list[int]) -> set[str]:
+def shared_memory(processes: Iterable[int]) -> set[str]:
     """Shared-memory files the processes have mapped, as paths below /dev/shm."""
     files = set()
     for pid in processes:

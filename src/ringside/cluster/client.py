@@ -248,6 +248,8 @@ class View(DirectView):
         try:
             value = result.get()
         except KeyboardInterrupt:
+            if self.client.lost or not self.client.ids:
+                raise  # there is nobody to interrupt: dead ranks are being replaced
             self.client.send_signal("SIGINT", targets=self.targets, block=True)
             self.client.end_interrupted(result)
             raise
@@ -389,7 +391,7 @@ class Client(ipp.Client):
 
     def _build_targets(self, targets):
         # The variables of the ranks are gone: say so once, when their successors are ready.
-        if self.lost:
+        if self.lost or not self.ids or not self.cluster_lives():
             raise self.home.explain_death()
         return super()._build_targets(targets)
 

@@ -5,6 +5,7 @@ import numbers
 import operator
 import os
 import signal
+import threading
 import time
 
 from ringside.cluster import files, room
@@ -18,8 +19,10 @@ RESTART_LIMIT = 60.0
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died
 QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
 TICK = 0.03
+DAY = 86_400.0
 _TAKEN = "Address already in use"
 
+_one_at_a_time = threading.RLock()
 _current = None
 _said = ""  # the progress line as it stands
 
@@ -33,22 +36,24 @@ def start(n: int = 4, timeout: float = 60.0, take_over: bool = False) -> "Cluste
     ClusterError when the ranks do not fit or are not ready within `timeout` seconds.
     """
     global _current
-    n = _checked(n)
-    if _current is None or not _current.lives():
-        if _current is not None:
-            _current.stop()
-        _current = Cluster(n)
-    if take_over:
-        room.take_over(files.directory())
-    try:
-        _current._start(n, timeout)
-    except BaseException:
-        # A refusal leaves a running cluster as it is.
-        if not _current.lives() or _current.view is None:
-            _current.stop()
-            _current = None
-        raise
-    return _current
+    n, timeout = _checked(n), _positive(timeout, "timeout")
+    room.check_cores(n)
+    with _one_at_a_time:
+        if _current is None or not _current.lives():
+            if _current is not None:
+                _current.stop()
+            _current = Cluster(n)
+        if take_over:
+            room.take_over(files.directory())
+        try:
+            _current._start(n, timeout)
+        except BaseException:
+            # A refusal leaves a running cluster as it is.
+            if not _current.lives() or _current.view is None:
+                _current.stop()
+                _current = None
+            raise
+        return _current
 
 
 def _checked(n) -> int:
@@ -99,7 +104,7 @@ class Cluster:
 
     def lives(self) -> bool:
         """Whether the cluster's controller runs."""
-        return self._keeper is not None and self._keeper.state != "stopped"
+        return self._lock is not None and self._keeper is not None and self._keeper.lives()
 
     def _start(self, n: int, timeout: float) -> None:
         begun = time.monotonic()
@@ -109,6 +114,7 @@ class Cluster:
             self._make_room(n, deadline)
             self._launch(n, deadline)
         elif n != self.n or self._keeper.state == "failed":
+            _require_directory()
             room.check(n, self._run, held=self.n)
             _say(f"replacing {self.n} ranks by {n} ...")
             self._keeper.restart(n, max(1.0, deadline - time.monotonic()))
@@ -134,8 +140,13 @@ class Cluster:
 
     def _make_room(self, n: int, deadline: float) -> None:
         """A directory of its own; those of clusters whose processes were all killed are cleared."""
+        _require_directory()
         guard = files.start_lock(files.profile())
-        if not guard.acquire(wait=deadline - time.monotonic()):
+        try:
+            mine = guard.acquire(wait=deadline - time.monotonic())
+        except OSError as error:
+            raise ClusterError(_no_files(error)) from None
+        if not mine:
             raise ClusterError(
                 "another notebook has been starting its cluster all this time. Try again; if it "
                 f"lasts, end the process that holds {guard.path}"
@@ -147,6 +158,8 @@ class Cluster:
                     files.clear(run)
             room.check(n, self._run)
             self._lock = files.own(self._run)
+        except OSError as error:
+            raise ClusterError(_no_files(error)) from None
         finally:
             guard.release()
 
@@ -307,15 +320,17 @@ class Cluster:
         ):
             time.sleep(TICK)
         record = self._record(uuids)
+        if record is not None:
+            _say(f"{_how(record)}; starting {self.n} ranks again ...")
+        failure = None
         try:
-            if record is not None:
-                _say(f"{_how(record)}; starting {self.n} ranks again ...")
             self._wait_ready(begun, RESTART_LIMIT)
-        except ClusterError as failure:
+        except ClusterError as error:
+            failure = error
+        self.client.lost = False
+        self._told = len(self._keeper.deaths)
+        if failure is not None:
             return failure
-        finally:
-            self.client.lost = False
-            self._told = len(self._keeper.deaths)
         if record is None:
             return ClusterError(
                 f"the ranks have been replaced by {self.n} new ones; their variables are gone"
@@ -339,19 +354,30 @@ class Cluster:
         """Replace the ranks by new ones; client and view stay valid."""
         if self.client is None or not self.lives():
             raise ClusterError(self._why_stopped())
+        _require_directory()
         begun = time.monotonic()
-        self._keeper.restart(self.n, RESTART_LIMIT)
-        self._wait_ready(begun, RESTART_LIMIT)
+        with _one_at_a_time:
+            self._keeper.restart(self.n, RESTART_LIMIT)
+            self._wait_ready(begun, RESTART_LIMIT)
         self.client.lost = False
         _say(f"{self.n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
 
     def stop(self) -> None:
         """End all processes of the cluster and remove its files; at most 5 s."""
+        with _one_at_a_time:
+            if self._lock is not None:
+                self._close()
+
+    def _disown(self) -> None:
+        """In a child of the owner: the ranks stay the parent's, and end with the parent."""
         if self._lock is not None:
-            self._close()
+            self._lock.release()
+        self._lock = None
+        self._ended = "for this process, a child of the one they belong to"
 
     def _disconnect(self) -> None:
-        self._keeper.stop()
+        if self._keeper is not None:
+            self._keeper.stop()
         if self.client is not None:
             self.client.close(linger=0)
         if self.view is None:
@@ -388,6 +414,25 @@ class Cluster:
         return "".join(parts) or " It left no log."
 
 
+def _require_directory() -> None:
+    """Raise ClusterError where the directory is gone in which the ranks would start."""
+    try:
+        os.getcwd()
+    except OSError:
+        raise ClusterError(
+            "the directory this notebook works in has been removed. Go to another by "
+            "os.chdir(...), then start again"
+        ) from None
+
+
+def _no_files(error: OSError) -> str:
+    return (
+        f"the cluster cannot keep its files in {files.profile()}: {error.strerror or error}. It "
+        "needs a directory on a file system that has locks and room; the environment variable "
+        "IPYTHONDIR names another one"
+    )
+
+
 def _fresh(directory: str) -> None:
     """On a rank: forget every name, and follow the notebook to its directory."""
     import os
@@ -398,12 +443,12 @@ def _fresh(directory: str) -> None:
     os.chdir(directory)
 
 
-def _positive(seconds) -> float:
+def _positive(seconds, name: str = "seconds") -> float:
     """A number of seconds above 0, refused with a reason when it is none."""
     if isinstance(seconds, bool) or not isinstance(seconds, numbers.Real):
-        raise TypeError(f"seconds is a number such as 20, not {seconds!r}")
-    if not 0 < seconds < float("inf"):
-        raise ValueError(f"seconds is a number above 0, not {seconds}")
+        raise TypeError(f"{name} is a number such as 20, not {seconds!r}")
+    if not 0 < seconds <= DAY:
+        raise ValueError(f"{name} is a number above 0 and up to {DAY:.0f}, a day; not {seconds}")
     return float(seconds)
 
 
@@ -432,6 +477,18 @@ def _signal_name(number: int) -> str:
 
 @atexit.register
 def _leave() -> None:
-    """Stop the cluster at the end of its process; not at that of a child of it."""
-    if _current is not None and _current._run == files.directory():
+    """Stop the cluster at the end of its process."""
+    if _current is not None:
         _current.stop()
+
+
+def _forked() -> None:
+    """In a child of this process: the cluster stays its parent's."""
+    global _current, _one_at_a_time
+    _one_at_a_time = threading.RLock()
+    if _current is not None:
+        _current._disown()
+        _current = None
+
+
+os.register_at_fork(after_in_child=_forked)

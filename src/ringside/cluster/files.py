@@ -5,9 +5,11 @@ lives; the operating system releases it when the process ends, by kill -9 too.
 """
 
 import os
+import re
 import shutil
 import socket
 import time
+from functools import cache
 from pathlib import Path
 
 from ringside import locks, processes
@@ -15,6 +17,7 @@ from ringside import locks, processes
 GRACE = 1.0  # seconds between asking the ranks to end and ending them
 
 
+@cache  # IPython makes a new temporary one at each call where it cannot write to its own
 def profile() -> Path:
     """The IPython profile of Ringside, below the IPython directory (IPYTHONDIR moves it)."""
     from IPython.paths import get_ipython_dir  # not needed by the engines, and slow
@@ -29,7 +32,12 @@ def directory() -> Path:
 
 def directories() -> list[Path]:
     """Those of all clusters of this user on this machine, also of dead ones."""
-    return sorted(one for one in profile().glob(f"cluster-{socket.gethostname()}-*/"))
+    name = re.compile(rf"cluster-{re.escape(socket.gethostname())}-\d+")
+    return sorted(
+        one
+        for one in profile().glob("cluster-*/")
+        if name.fullmatch(one.name) and one.stat().st_uid == os.getuid()
+    )
 
 
 def cluster_id(run: Path) -> str:
@@ -49,13 +57,20 @@ def owned(run: Path) -> bool:
 
 def own(run: Path) -> locks.Lock:
     """Make the directory this process's own, for as long as it holds the lock."""
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
     lock = locks.Lock(owner_lock(run))
-    lock.acquire()
-    (run / "owner").write_text(_own_name())
+    if not lock.acquire():
+        raise OSError(f"{run} belongs to another process")
+    try:
+        (run / "owner").write_text(own_name(), errors="replace")
+    except OSError:
+        clear(run)
+        lock.release()
+        raise
     return lock
 
 
-def _own_name() -> str:
+def own_name() -> str:
     """This notebook's file, as Jupyter's server tells its kernels, or the process."""
     if notebook := os.environ.get("JPY_SESSION_NAME"):
         return Path(notebook).name
@@ -118,24 +133,56 @@ def note_shared_memory(run: Path) -> set[str]:
     return files
 
 
+def _ranks(run: Path) -> set[int]:
+    """Process ids of the ranks and of what they have forked, also before they have said theirs."""
+    ours, found = f"RINGSIDE_RUN={run}".encode(), set(living(run))
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            if ours in (process / "environ").read_bytes().split(b"\0"):
+                program, *words = (process / "cmdline").read_bytes().split(b"\0")
+                if b"python" in os.path.basename(program) and b"ringside.engine" in words:
+                    found.add(int(process.name))
+        except OSError:  # another user's, or gone
+            continue
+    return found
+
+
 def end_ranks(run: Path, grace: float = GRACE) -> None:
     """End the ranks: ask, wait for `grace` seconds, insist; remove the memory they shared."""
-    ranks, files = living(run), note_shared_memory(run)
+    ranks = _ranks(run)
+    shared = note_shared_memory(run) | processes.shared_memory(ranks)
     if grace:
         processes.terminate(ranks)
         deadline = time.monotonic() + grace
         while any(map(processes.alive, ranks)) and time.monotonic() < deadline:
+            shared |= processes.shared_memory(ranks)
             time.sleep(0.02)
-    processes.kill([pid for pid in ranks if processes.alive(pid)])
-    processes.remove(files)
+    rest = {pid for pid in ranks | _ranks(run) if processes.alive(pid)}
+    processes.halt(rest)  # so that they make no more of it
+    shared |= processes.shared_memory(rest)
+    processes.kill(rest)
+    processes.remove(shared)
 
 
 def clear(run: Path) -> None:
     """Remove the files of a cluster that no longer lives."""
-    for room in ("security", "log", "pid"):
-        for file in (run.parent / room).glob(f"*{cluster_id(run)}[-.]*"):
-            file.unlink(missing_ok=True)
+    name = cluster_id(run)
+    for room, files in {
+        "security": [f"cluster-{name}.json", *_connections(name)],
+        "log": [f"ipcontroller-{name}.log"],
+        "pid": [f"ipcontroller-{name}.pid"],
+    }.items():
+        for file in files:
+            (run.parent / room / file).unlink(missing_ok=True)
     shutil.rmtree(run, ignore_errors=True)
+
+
+def _connections(name: str) -> list[str]:
+    return [
+        f"ipcontroller-{name}-{whose}.{end}"
+        for whose in ("client", "engine")
+        for end in ("json", "new")
+    ]
 
 
 def log_tail(run: Path, name: str, lines: int = 15) -> str:

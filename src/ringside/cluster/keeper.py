@@ -53,6 +53,7 @@ class Keeper:
         self._gone = []  # ranks in the order of their deaths
         self._forgotten = set()  # engines of earlier ranks
         self._looking = None  # the task that waits for ranks that are starting
+        self._over = False  # stopped, for good
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
             target=self._loop.run_forever, name="ringside-keeper", daemon=True
@@ -69,6 +70,10 @@ class Keeper:
             raise ClusterError(
                 f"the cluster did not answer within {limit:.0f} s. End it with cluster.stop()"
             ) from None
+
+    def lives(self) -> bool:
+        """Whether the controller does, and this."""
+        return self.state != "stopped" and self._thread.is_alive()
 
     def start(self, n: int, limit: float) -> dict:
         """Start the controller and n ranks; what a client needs to connect.
@@ -87,7 +92,7 @@ class Keeper:
 
     def stop(self) -> None:
         """End everything and the thread; the files stay."""
-        self.state = "stopped"
+        self._over, self.state = True, "stopped"
         with suppress(ClusterError):  # what did not end in time is ended below
             self._do(self._stop(), STOP_LIMIT)
         files.end_ranks(self.run, grace=0)
@@ -95,6 +100,13 @@ class Keeper:
             processes.kill([self._cluster.controller.pid])
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(1)
+        if not self._thread.is_alive():
+            self._loop.close()
+
+    def _become(self, state: str) -> None:
+        """Another state, unless it has been stopped, which is for good."""
+        if not self._over:
+            self.state = state
 
     # ------------------------------------------------------------ in the keeper's thread
 
@@ -123,7 +135,9 @@ class Keeper:
         return information["client"]
 
     async def _launch(self) -> None:
-        self.state = "starting"
+        if self._over:
+            raise ClusterError("the cluster has been stopped meanwhile")
+        self._become("starting")
         self._gone = []
         await self._cluster.start_engines(self.n, _RANKS)
         launcher = self._cluster.engines[_RANKS]
@@ -149,7 +163,7 @@ class Keeper:
                 return await self._fail(f"the engines did not register within {START_LIMIT:.0f} s")
         files.note_shared_memory(self.run)
         self._watch_deaths(pids)
-        self.state = "ready"
+        self._become("ready")
 
     def _watch_deaths(self, pids: dict[int, int]) -> None:
         """Learn the order in which ranks end: mpiexec soon takes the others down as well."""
@@ -176,7 +190,7 @@ class Keeper:
         if self._cluster.engines.get(_RANKS) is not launcher:
             return  # others run already
         if self.state == "ready":
-            self.state = "starting"
+            self._become("starting")
             self._act(self._died(launcher))
         elif self.state == "starting" and not self._looking.done():
             self._looking.cancel()
@@ -187,7 +201,8 @@ class Keeper:
 
         def ended(task):
             if not task.cancelled() and task.exception() is not None:
-                self.error, self.state = f"the ranks did not start: {task.exception()}", "failed"
+                self.error = f"the ranks did not start: {task.exception()}"
+                self._become("failed")
 
         task = asyncio.ensure_future(coroutine)
         task.add_done_callback(ended)
@@ -204,39 +219,41 @@ class Keeper:
         )
         await self._launch()
 
-    async def _end_ranks(self, grace: float) -> list[str]:
+    async def _end_ranks(self, grace: float, n: int = 0) -> list[str]:
         """End the ranks and have the controller forget them; the engines they were."""
         for watched in self._watched:
             self._loop.remove_reader(watched)
             os.close(watched)
         self._watched = {}
-        uuids = self._client.forget(range(self.n)) if self._client is not None else []
+        uuids = self._client.forget(range(n or self.n)) if self._client is not None else []
         self._forgotten |= set(uuids)
         files.end_ranks(self.run, grace)
-        await self._cluster.stop_engines(_RANKS)
+        if _RANKS in self._cluster.engines:
+            await self._cluster.stop_engines(_RANKS)
         return uuids
 
     async def _restart(self, n: int) -> None:
         if self._looking is not None:
             self._looking.cancel()
-        self.state = "starting"
-        if _RANKS in self._cluster.engines:
-            await self._end_ranks(grace=files.GRACE)
-        self.n = n
+        self._become("starting")
+        self.n, before = n, self.n
+        await self._end_ranks(grace=files.GRACE, n=before)
         await self._launch()
 
     async def _fail(self, reason: str) -> None:
-        self.state = "ending"
+        if files.taken_by(self.run).exists():
+            return self._controller_ended()
+        self._become("ending")
         await self._end_ranks(grace=0)
         log = files.log_tail(self.run, "engines.log")
         self.error = f"{reason}. Their log ends with:\n{log}" if log else f"{reason}; no log"
-        self.state = "failed"
+        self._become("failed")
 
     def _controller_ended(self, _=None) -> None:
         """Without it nobody reaches the ranks: end them, and what waits for them."""
-        if self.state == "stopped":
+        if self._over:
             return
-        self.state = "stopped"
+        self._over, self.state = True, "stopped"
         if self._looking is not None:
             self._looking.cancel()
         self._act(self._end_ranks(grace=0))
@@ -246,6 +263,5 @@ class Keeper:
             self._looking.cancel()
         if self._cluster is None:
             return
-        if _RANKS in self._cluster.engines:
-            await self._end_ranks(grace=files.GRACE)
+        await self._end_ranks(grace=files.GRACE)
         await self._cluster.stop_controller()

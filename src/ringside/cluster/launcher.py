@@ -17,6 +17,9 @@ from ringside.cluster import files
 # MPICH's mpiexec names no rank when one dies, but tells how each one ended if it may.
 _OPTIONS = {"mpich": ["-disable-auto-cleanup", "-print-all-exitcodes"]}
 
+# In a batch job an mpiexec would ask the batch system for nodes; these ranks are for this machine.
+_BATCH = ("SLURM", "PBS", "LSB_", "PE_HOSTFILE", "HYDRA_HOST_FILE", "PRTE_MCA_hostfile")
+
 
 class _Logged(launcher.LocalProcessLauncher):
     """Its output lies with the cluster's other files, and as long as they do."""
@@ -32,6 +35,10 @@ class _Logged(launcher.LocalProcessLauncher):
     def _beside_the_others(self):
         return str(self.run / self.log_name)
 
+    def get_env(self) -> dict[str, str]:
+        """What is set for it: IPython's directory too, where it had to make one."""
+        return super().get_env() | {"IPYTHONDIR": str(self.run.parent.parent)}
+
     def get_output(self, remove=False) -> str:
         """What it has written so far."""
         return files.read(self.run, self.log_name)
@@ -41,7 +48,7 @@ class ControllerLauncher(_Logged, launcher.LocalControllerLauncher):
     """Ringside's controller on this machine."""
 
     log_name = "controller.log"
-    controller_cmd = List(Unicode(), [sys.executable, "-m", "ringside.cluster.controller"])
+    controller_cmd = List(Unicode(), [sys.executable, "-P", "-m", "ringside.cluster.controller"])
 
     def find_args(self):
         """The command; ipyparallel's launcher leaves the profile to configuration files."""
@@ -52,12 +59,13 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
     """n ranks under this environment's mpiexec, on this machine."""
 
     log_name = "engines.log"
-    engine_cmd = List(Unicode(), [sys.executable, "-m", "ringside.engine"])
+    engine_cmd = List(Unicode(), [sys.executable, "-P", "-m", "ringside.engine"])
 
     @default("mpi_cmd")
     def _own_mpiexec(self):
         # What a launcher around this process has set; ipyparallel only ever adds variables.
         foreign = [*(os.environ.keys() - mpi.environment().keys()), "PYTEST_CURRENT_TEST"]
+        foreign += [name for name in os.environ if name.startswith(_BATCH)]
         unset = [word for name in foreign for word in ("-u", name)]
         return ["env", *unset, str(mpi.mpiexec()), *_OPTIONS.get(mpi.name(), [])]
 

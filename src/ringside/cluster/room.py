@@ -39,14 +39,19 @@ def others(run: Path) -> list[Path]:
     return [one for one in files.directories() if one != run and files.owned(one)]
 
 
-def check(n: int, run: Path, held: int = 0) -> None:
-    """Raise ClusterError unless n ranks fit, `held` of which run already in `run`."""
+def check_cores(n: int) -> None:
+    """Raise ClusterError where n ranks are too many for this machine, whatever memory it has."""
     cores = len(os.sched_getaffinity(0))
     if n > RANKS_A_CORE * cores:
         raise ClusterError(
             f"{n} ranks on {cores} {'core' if cores == 1 else 'cores'} would take minutes to start "
             f"and longer to do anything. Ask for at most {RANKS_A_CORE * cores}"
         )
+
+
+def check(n: int, run: Path, held: int = 0) -> None:
+    """Raise ClusterError unless n ranks fit, `held` of which run already in `run`."""
+    check_cores(n)
     free = available_memory() + (held * ENGINE_MEMORY + CONTROLLER_MEMORY if held else 0)
     need = n * ENGINE_MEMORY + CONTROLLER_MEMORY
     if need > free:
@@ -80,7 +85,7 @@ def _holders(run: Path, n: int) -> str:
 def take_over(run: Path) -> None:
     """End all other clusters of this user on this machine, and leave word there who did."""
     for other in others(run):
-        files.taken_by(other).write_text(files.owner(run))
+        files.taken_by(other).write_text(files.own_name(), errors="replace")
         if controller := files.process(other, "controller"):
             processes.terminate([controller])
         files.end_ranks(other)

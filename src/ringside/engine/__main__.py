@@ -55,6 +55,7 @@ def load_mpi():
             f"{PREFIX} mpi4py did not start ({error}). Its MPI library must be the one of this "
             f"environment ({sys.prefix}): set the environment up again with make"
         )
+    scope.busy(False)  # no cell runs yet
     MPI.Finalize = refuse_to_finalize  # the library's own end, after the last cell, is not this one
     return MPI
 
