@@ -538,7 +538,6 @@ PRIVATE = {
         "_targets _children _ready _metadata _raw_results _return_exceptions _client",
     ),
     "errors of ranks are told together": ("result", "_iopub_streaming_output_callback"),
-    "progress only where somebody looks on": ("module", "_NONINTERACTIVE"),
 }
 
 
@@ -550,7 +549,6 @@ def test_what_is_used_of_ipyparallel_is_there(cluster):
         "client": cluster.client,
         "view": ipyparallel.DirectView,
         "result": result,
-        "module": ipyparallel,
     }
     gone = [
         f"{name} of ipyparallel's {where} ({why})"
@@ -1022,6 +1020,29 @@ except ringside.Deadlock:
     out += notebook.run(caught)
     assert "caught" in shown(out)
     assert not any("image/png" in one["content"].get("data", {}) for one in out)
+
+
+def test_a_rank_that_is_not_there_is_named(view):
+    with pytest.raises(ringside.cluster.ClusterError, match="no rank 7: the ranks are 0, 1, 2, 3"):
+        view.client[7].execute("1")
+
+
+def test_a_stop_that_meets_a_verdict_is_a_stop(cluster, view):
+    """A loop that goes on after deadlocks must not go on after a stop."""
+    result = view.execute("comm.recv(source=(rank + 1) % size)", block=False)
+    assert result.wait(10)
+    with pytest.raises(ringside.Stopped, match="0 -> 1 -> 2 -> 3 -> 0"):
+        cluster.client.end_interrupted(result)
+
+
+def test_a_stop_that_is_heard_late_spares_the_next_cell(cluster, view):
+    """A rank whose Python is held for long by C hears of it when that cell has ended."""
+    deep = cluster.client[1].execute("sum(range(300_000_000))", block=False)
+    time.sleep(1)
+    cluster.client.send_signal("SIGINT", block=False)
+    after = cluster.client[1].execute("import time; time.sleep(2); done = True", block=False)
+    assert deep.wait(LIMIT) and after.wait(LIMIT)
+    assert after.successful()
 
 
 @pytest.mark.parametrize(

@@ -250,7 +250,8 @@ class View(DirectView):
         except KeyboardInterrupt:
             if self.client.lost or not self.client.ids:
                 raise  # there is nobody to interrupt: dead ranks are being replaced
-            self.client.send_signal("SIGINT", targets=self.targets, block=True)
+            with suppress(KeyboardInterrupt):  # pressed again: it is being done
+                self.client.send_signal("SIGINT", targets=self.targets, block=True)
             self.client.end_interrupted(result)
             raise
         if output:
@@ -305,8 +306,8 @@ def _draw_beneath(cell) -> None:
 class Magics(ParallelMagics):
     """`%%px`, watched; an interrupted cell ends with one error."""
 
-    # A progress line appears after two seconds; where nobody looks on, it would only differ.
-    progress_after_seconds = -1 if ipp._NONINTERACTIVE else 2
+    # ipyparallel's bar of cells that have ended is at 100 % where a deadlock was broken, and stays.
+    progress_after_seconds = -1
 
     def __init__(self, *args, **options):
         super().__init__(*args, **options)
@@ -336,12 +337,14 @@ class Magics(ParallelMagics):
             self._unheard.append(result)
             return result
         client.interrupted = False
-        # It waits in slices of a tenth of a second: what counts is that all of them block.
         with client.watch.over(lambda: [self.last_result] if self.last_result else []):
             try:
                 super().parallel_execute(cell, block=True, **options)
             except error.AlreadyDisplayedError as shown:
                 raise shown.original_error from None  # it was not
+            except KeyboardInterrupt:
+                if not client.interrupted:
+                    raise
         if client.interrupted:
             client.end_interrupted(self.last_result)
         return None
@@ -393,7 +396,11 @@ class Client(ipp.Client):
         # The variables of the ranks are gone: say so once, when their successors are ready.
         if self.lost or not self.ids or not self.cluster_lives():
             raise self.home.explain_death()
-        return super()._build_targets(targets)
+        try:
+            return super()._build_targets(targets)
+        except IndexError:
+            ranks = ", ".join(map(str, self.ids))
+            raise ClusterError(f"there is no rank {targets}: the ranks are {ranks}") from None
 
     # ------------------------------------------------------------ asking
 
@@ -491,12 +498,23 @@ class Client(ipp.Client):
 
     def end_interrupted(self, result) -> None:
         """See an interrupted result end, and raise its error."""
-        if not result.wait(LEAVE_LIMIT):
+        begun = time.monotonic()
+        try:
+            left = result.wait(LEAVE_LIMIT)
+        except KeyboardInterrupt:  # pressed again
+            left = result.ready()
+        if not left:
             raise ClusterError(
-                f"the ranks did not leave their cell within {LEAVE_LIMIT:.0f} s of the "
-                "interrupt. cluster.restart() replaces them"
+                f"the ranks have not left their cell {time.monotonic() - begun:.0f} s after the "
+                "interrupt. The next cell begins when they do, or after cluster.restart(), which "
+                "replaces them"
             )
-        result.get(0)
+        try:
+            result.get(0)
+        except Stopped:
+            raise
+        except Left as broken:  # the verdict came first; who pressed stop gets no other error
+            raise Stopped(broken.verdict, broken.errors, note=broken.note, led=broken.led) from None
 
     def tell(self, failure, result):
         """The error to raise for a failed result: Deadlock, RankDied or RankErrors."""

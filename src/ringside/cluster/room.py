@@ -56,9 +56,10 @@ def check(n: int, run: Path, held: int = 0) -> None:
     need = n * ENGINE_MEMORY + CONTROLLER_MEMORY
     if need > free:
         fits = max(0, int((free - CONTROLLER_MEMORY) // ENGINE_MEMORY))
+        hint = f"at most {fits} fit. Ask for fewer, or close" if fits else "too few for one. Close"
         raise ClusterError(
             f"{n} ranks need about {need / 1e6:,.0f} MB of memory and {free / 1e6:,.0f} MB are "
-            f"free: at most {fits} fit. Ask for fewer, or close other programs{_holders(run, n)}"
+            f"free: {hint} other programs{_holders(run, n)}"
         )
     shared = Path("/dev/shm")
     if shared.is_dir() and (room := shutil.disk_usage(shared).free) < n * SHARED_MEMORY:
@@ -75,10 +76,11 @@ def _holders(run: Path, n: int) -> str:
     found = others(run)
     if not found:
         return ""
-    have = "; ".join(f"{files.owner(one)} has {len(files.living(one))}" for one in found)
+    have = ", ".join(f"{files.owner(one)} has {len(files.living(one))} ranks" for one in found)
     return (
-        f". Of ranks elsewhere, {have}. cluster.stop() there ends them, and so does shutting down "
-        f"its kernel; ringside.start({n}, take_over=True) here ends them all and takes their memory"
+        f". {have}: cluster.stop() there ends them, and so does shutting down its kernel. "
+        f"ringside.start({n}, take_over=True) here ends them all, with their variables, and takes "
+        "their memory"
     )
 
 

@@ -9,6 +9,7 @@ import signal
 import sys
 import threading
 import time
+from datetime import UTC, datetime
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
@@ -72,6 +73,7 @@ class RingsideKernel(IPythonParallelKernel):
     ]
     running = False
     _cell = 0
+    _began = datetime.min.replace(tzinfo=UTC)  # of the cell that runs, or of the last one
 
     def pre_handler_hook(self):
         """Leave SIGINT to the engine, which raises only while a cell runs."""
@@ -116,6 +118,7 @@ class RingsideKernel(IPythonParallelKernel):
 
     def _begin(self):
         self._cell += 1
+        self._began = datetime.now(UTC)
         self.shell.shown = self.shell.cause = None
         scope.busy(True)
         self.running = True
@@ -162,10 +165,17 @@ class RingsideKernel(IPythonParallelKernel):
         wanted = parent["content"]["sig"]
         number = getattr(signal, wanted) if isinstance(wanted, str) else int(wanted)
         if number == signal.SIGINT:
-            self._stop_cell()
+            if self._is_meant(parent):
+                self._stop_cell()
         elif number:
             os.kill(os.getpid(), number)
         self.session.send(stream, "signal_reply", {"status": "ok"}, parent=parent, ident=ident)
+
+    def _is_meant(self, message) -> bool:
+        """Whether the cell that runs had begun when this was sent: a rank deep in C hears late."""
+        sent = message["header"]["date"]
+        sent = datetime.fromisoformat(sent) if isinstance(sent, str) else sent
+        return sent >= self._began
 
     def _stop_cell(self):
         if not self.running:
@@ -189,7 +199,8 @@ class RingsideKernel(IPythonParallelKernel):
         """Ask the scope: see `_ask`."""
         content, buffers = {"status": "ok"}, []
         try:
-            answer, buffers = self._ask(parent["content"])
+            late = parent["content"]["action"] == "stop" and not self._is_meant(parent)
+            answer, buffers = (None, []) if late else self._ask(parent["content"])
             content["answer"] = answer
         except Exception as error:  # the asker must get an answer
             content = self._error("scope", type(error).__name__, str(error))
