@@ -7,7 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { REQUESTS = 100000, REDUCTIONS = 100, BLOCKS = 60 };
+enum { REQUESTS = 100000, REDUCTIONS = 2000, BLOCKS = 60 };
 
 static int rank;
 
