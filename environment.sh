@@ -138,9 +138,12 @@ case $mpi$here in
 esac
 
 # JupyterLab asks every newcomer whether it may fetch news; a class does not need the question.
+# ipyparallel's side tab starts engines without MPI, and lists a notebook's ranks by a number.
 mkdir -p "$venv/etc/jupyter/labconfig"
-echo '{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true}}' \
-    >"$venv/etc/jupyter/labconfig/page_config.json"
+cat >"$venv/etc/jupyter/labconfig/page_config.json" <<'END'
+{"disabledExtensions": {"@jupyterlab/apputils-extension:announcements": true,
+                        "ipyparallel-labextension": true}}
+END
 
 # What was compiled against the old environment goes with it.
 rm -rf "kernels/build/$mpi"

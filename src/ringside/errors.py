@@ -15,6 +15,19 @@ class ClusterError(RuntimeError):
         return [*_wrapped([said]), *logs]
 
 
+class Interrupted(KeyboardInterrupt):
+    """Ctrl-C, or the stop button, while ranks were started, replaced or ended."""
+
+    def __init__(self):
+        super().__init__(
+            "while ranks were started, replaced or ended. ringside.start() brings them in order: "
+            "it starts them, or goes on with those that run"
+        )
+
+    def _render_traceback_(self) -> list[str]:
+        return _wrapped([f"Interrupted: {self}"])
+
+
 class RankDied(ClusterError):
     """A rank's process ended. `rank`, `signal` (or None), `exit_code` (or None), `where`."""
 

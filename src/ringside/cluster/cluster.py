@@ -7,10 +7,11 @@ import os
 import signal
 import threading
 import time
+from contextlib import contextmanager
 
 from ringside.cluster import files, room
 from ringside.cluster.keeper import Keeper
-from ringside.errors import ClusterError, RankDied
+from ringside.errors import ClusterError, Interrupted, RankDied
 from ringside.watch.scope import Stop
 
 ATTEMPTS = 3  # other programs may take a port between its choice and its use
@@ -35,25 +36,39 @@ def start(n: int = 4, timeout: float = 60.0, take_over: bool = False) -> "Cluste
     of this user have on this machine. Raises ValueError or TypeError for an impossible n,
     ClusterError when the ranks do not fit or are not ready within `timeout` seconds.
     """
-    global _current
     n, timeout = _checked(n), _positive(timeout, "timeout")
     room.check_cores(n)
+    with _undisturbed():
+        return _started(n, timeout, take_over)
+
+
+def _started(n: int, timeout: float, take_over: bool) -> "Cluster":
+    global _current
+    if _current is None or not _current.lives():
+        if _current is not None:
+            _current.stop()
+        _current = Cluster(n)
+    if take_over:
+        room.take_over(files.directory())
+    try:
+        _current._start(n, timeout)
+    except BaseException:
+        # A refusal leaves a running cluster as it is.
+        if not _current.lives() or _current.view is None:
+            _current.stop()
+            _current = None
+        raise
+    return _current
+
+
+@contextmanager
+def _undisturbed():
+    """Nothing else starts or ends ranks meanwhile; an interrupt is told in a line."""
     with _one_at_a_time:
-        if _current is None or not _current.lives():
-            if _current is not None:
-                _current.stop()
-            _current = Cluster(n)
-        if take_over:
-            room.take_over(files.directory())
         try:
-            _current._start(n, timeout)
-        except BaseException:
-            # A refusal leaves a running cluster as it is.
-            if not _current.lives() or _current.view is None:
-                _current.stop()
-                _current = None
-            raise
-        return _current
+            yield
+        except KeyboardInterrupt:
+            raise Interrupted from None
 
 
 def _checked(n) -> int:
@@ -356,7 +371,7 @@ class Cluster:
             raise ClusterError(self._why_stopped())
         _require_directory()
         begun = time.monotonic()
-        with _one_at_a_time:
+        with _undisturbed():
             self._keeper.restart(self.n, RESTART_LIMIT)
             self._wait_ready(begun, RESTART_LIMIT)
         self.client.lost = False
@@ -364,7 +379,7 @@ class Cluster:
 
     def stop(self) -> None:
         """End all processes of the cluster and remove its files; at most 5 s."""
-        with _one_at_a_time:
+        with _undisturbed():
             if self._lock is not None:
                 self._close()
 

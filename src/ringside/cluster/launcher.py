@@ -89,6 +89,8 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
             "UCX_LOG_LEVEL": "error",
             "OMPI_MCA_btl": "self,sm",
         }
+        # UCX keeps 2 MB in each rank for a second kind of shared memory beside the one it uses.
+        variables.setdefault("UCX_TLS", "^sysv")
         if len(os.sched_getaffinity(0)) < 64:
             # Ranks outnumber cores on a laptop: bound ones would share a core while others idle.
             variables.setdefault("PRTE_MCA_hwloc_default_binding_policy", "none")

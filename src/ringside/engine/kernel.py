@@ -54,6 +54,9 @@ class RingsideShell(ZMQInteractiveShell):
             return
         self.shown = value
         value.__traceback__ = without_library(value.__traceback__)
+        if value.__traceback__ is None:
+            self._showtraceback(etype, value, [f"{etype.__name__}: {value}"])
+            return
         super().showtraceback((type(value), value, value.__traceback__), *args, **kwargs)
 
     def _showtraceback(self, etype, evalue, stb):

@@ -2,9 +2,13 @@
 
 import re
 import types
+from pathlib import Path
+
+import ipyparallel
 
 from ringside.errors import PREFIX
 
+LIBRARIES = ("src/mpi4py/", str(Path(ipyparallel.__file__).parent))
 TRUNCATED = re.compile(
     r"Message from rank (\d+) and tag (\d+) truncated; "
     r"(\d+) bytes received but buffer size is (\d+)"
@@ -36,11 +40,13 @@ def plain(error: BaseException) -> str:
 
 
 def without_library(traceback):
-    """The traceback without mpi4py's compiled functions, whose source is not there to be shown."""
+    """The traceback without mpi4py's compiled functions, whose source is not there to be shown,
+    and without what ipyparallel does to call a function on a rank; None: nothing is left."""
     if traceback is None:
         return None
     rest = without_library(traceback.tb_next)
-    if traceback.tb_frame.f_code.co_filename.startswith("src/mpi4py/"):
+    source = traceback.tb_frame.f_code.co_filename
+    if source == "<string>" or source.startswith(LIBRARIES):
         return rest
     return types.TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 

@@ -59,11 +59,11 @@ def verdict(report: dict) -> Verdict:
             entered = report["mismatch"]["entered"]
             others = [line(states[rank]) for rank in stuck if str(rank) not in entered]
             lines = [f"  {text}" for text in (*_entered(entered), *others)]
-            advice = [_hung(stuck), _ALIKE]
+            advice = [_ALIKE]
         case "suspected":
             advice = [_no_proof(report["quiet"])]
         case _:
-            advice = []
+            advice = [_DUPLICATE] if any(states[r]["call"] == "MPI_Comm_dup" for r in stuck) else []
     return Verdict(
         kind=report["kind"],
         cause=cause,
@@ -171,9 +171,11 @@ def line(state: dict) -> str:
         return f"rank {rank}: idle"
     if state["state"] == "computing":
         return f"rank {rank}: computing"
-    needs = [_need(need) for need in state["needs"] if need["kind"] != "unknown"]
+    started = call.startswith(("MPI_Wait", "MPI_Test", "MPI_Request"))  # by an earlier call
+    needs = [_need(need, started) for need in state["needs"] if need["kind"] != "unknown"]
     joint = " or " if state["mode"] == "any" else " and "
     what = joint.join(needs[:4]) + (f"{joint}{len(needs) - 4} more" if len(needs) > 4 else "")
+    what = f"for {what}" if started and what else what
     loop = "a loop of " if state["state"] == "polling" else ""
     unjudged = ", ".join(state.get("unjudged", ()))
     aside = f" (not judged: {unjudged})" if unjudged else ""
@@ -188,18 +190,21 @@ def size(count: int) -> str:
     return f"{count} B"
 
 
-def _need(need: dict) -> str:
+def _need(need: dict, started: bool) -> str:
     # Below zero: not a communicator, but a group, a window or a persistent operation.
     where = "" if need["comm"] <= 0 else f", communicator {need['comm']}"
     tag = "any tag" if need["tag"] == ANY else f"tag {need['tag']}"
     peer = "any rank" if need["peer"] == ANY else f"rank {need['peer']}"
     match need["kind"]:
         case "send":
-            return f"to {peer} ({tag}, {size(need['bytes'])}{where})"
+            return (
+                f"{'the send to' if started else 'to'} {peer} ({tag}, {size(need['bytes'])}{where})"
+            )
         case "recv" | "probe":
-            return f"from {peer} ({tag}{where})"
+            return f"{'the receive from' if started else 'from'} {peer} ({tag}{where})"
         case "collective":
-            return f"(collective number {need['index']}{where})"
+            number = f"collective number {need['index']}{where}"
+            return number if started else f"({number})"
         case "window":
             return f"until {in_words(need['targets'])} synchronise{_s(need['targets'])} as well"
         case "buffer":
@@ -252,7 +257,6 @@ def _circle(arrows: Sequence[Edge]) -> list[int]:
 
 
 def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tuple[str, str]:
-    states = report["states"]
     match report["kind"]:
         case "stopped":
             return "stopped", "Stopped: all ranks were asked to leave the calls they were in."
@@ -263,14 +267,25 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
                 f"Suspected: for {report['quiet']:.3g} s {in_words(stuck)} did nothing but test in "
                 "a loop or wait, and nothing changed."
             )
-    name = "Deadlock" if report["kind"] == "deadlock" else "Nobody is left who could help"
+    cause, text = _who_for_whom(report, stuck, arrows)
+    if report["kind"] == "starved":
+        text = f"nobody is left who could help. {text[0].upper()}{text[1:]}"
+    return cause, f"Deadlock: {text}"
+
+
+def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tuple[str, str]:
+    states = report["states"]
     helpless = {*stuck, *(s["rank"] for s in states if s["state"] == "idle")}
-    for find in (_wrong_message, _collective):
-        for rank in stuck:
-            for need in states[rank]["needs"]:
-                found = find(rank, need, states, report["unreceived"])
-                if found and _is_hopeless(need, helpless):
-                    return found[0], f"{name}: {found[1]}"
+    for rank in stuck:
+        for need in states[rank]["needs"]:
+            found = _wrong_message(rank, need, report["unreceived"])
+            if found and _is_hopeless(need, helpless):
+                return found
+    for rank in stuck:
+        for need in states[rank]["needs"]:
+            found = _collective(need, states, stuck)
+            if found and _is_hopeless(need, helpless):
+                return "collective", found
     chains = [
         _circle([edge for edge in arrows if {edge.source, edge.target} <= group])
         for group in circles(arrows, stuck)
@@ -279,13 +294,13 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
         text = " and ".join(" -> ".join(str(r) for r in (*chain, chain[0])) for chain in chains)
         alone = [chain[0] for chain in chains if len(chain) == 1]
         itself = f"rank {alone[0]} waits for itself" if len(alone) == 1 else "each waits for itself"
-        return "circle", f"{name}: {text}, {itself if alone else 'each waits for the next'}."
+        return "circle", f"{text}, {itself if alone else 'each waits for the next'}."
     for edge in arrows:
         if states[edge.target]["state"] == "idle":
-            text = f"rank {edge.source} waits for rank {edge.target}, which is idle"
-            return "finished", f"{name}: {text}: no cell of it runs."
-    names = ", ".join(map(str, stuck))
-    return "circle", f"{name}: ranks {names} wait for each other."
+            return "finished", (
+                f"rank {edge.source} waits for rank {edge.target}, {_which(states[edge.target])}."
+            )
+    return "circle", f"{in_words(stuck)} wait for each other."
 
 
 def _is_hopeless(need: dict, helpless: set[int]) -> bool:
@@ -296,8 +311,12 @@ def _is_hopeless(need: dict, helpless: set[int]) -> bool:
 
 _ALIKE = (
     "All ranks of a communicator make the same collective calls in the same order, with the same "
-    "root and operation, and hand in as much as is taken out: the data of a call that does not fit "
-    "mean nothing."
+    "root and operation, and hand in as much as is taken out. Calls that do not fit hang, fail, or "
+    "end with data that mean nothing."
+)
+_DUPLICATE = (
+    "Where a program calls no MPI_Comm_dup, mpi4py does: so its lowercase reductions begin, once "
+    "for each communicator."
 )
 
 
@@ -318,12 +337,6 @@ def _entered(entered: dict[str, str]) -> list[str]:
     return [f"{in_words(ranks)}: {words}" for words, ranks in groups.items()]
 
 
-def _hung(ranks: Sequence[int]) -> str:
-    if not ranks:
-        return "Nobody hung in it."
-    return f"{in_words(ranks).capitalize()} hung in it."
-
-
 def _no_proof(quiet: float) -> str:
     return (
         "This is no proof: a loop of tests may end by a clock, a file or a flag. If it would have, "
@@ -332,7 +345,7 @@ def _no_proof(quiet: float) -> str:
     )
 
 
-def _wrong_message(rank, need, states, unreceived) -> tuple[str, str] | None:
+def _wrong_message(rank: int, need: dict, unreceived: Sequence[dict]) -> tuple[str, str] | None:
     """A message that is there, but not the one this rank waits for."""
     if need["kind"] not in ("recv", "probe"):
         return None
@@ -342,16 +355,13 @@ def _wrong_message(rank, need, states, unreceived) -> tuple[str, str] | None:
         same_comm = m["comm"] == need["comm"]
         same_source = need["peer"] in (ANY, m["source"])
         same_tag = need["tag"] in (ANY, m["tag"])
-        has = f"Rank {rank} waits for {_wanted(need)}, and the one that has come"
+        has = f"Rank {rank} waits for {_wanted(need)}, and the one sent to it"
         if same_comm and same_source and not same_tag:
             return "tag", f"the tags differ. {has} has tag {m['tag']}."
         if same_comm and same_tag and not same_source:
             return "source", f"the source is wrong. {has} is from rank {m['source']}."
         if same_source and same_tag and not same_comm:
-            return (
-                "communicator",
-                f"the communicators differ. {has} was sent on another.",
-            )
+            return "communicator", f"the communicators differ. {has} came by another."
     return None
 
 
@@ -360,28 +370,37 @@ def _wanted(need: dict) -> str:
     return f"a message{peer}" + ("" if need["tag"] == ANY else f" with tag {need['tag']}")
 
 
-def _collective(rank, need, states, unreceived) -> tuple[str, str] | None:
+def _collective(need: dict, states: Sequence[dict], stuck: Sequence[int]) -> str | None:
+    """Who waits in a collective call for whom, and what those do instead."""
     missing = need.get("targets", ()) if need["kind"] == "collective" else ()
     missing = [m for m in missing if states[m]["state"] != "computing"] or missing
     if not missing:
         return None
-    call = states[rank]["call"]
-    if call.startswith("MPI_Comm_create") and call == states[missing[0]]["call"]:
-        return "collective", (
-            f"rank {rank} and rank {missing[0]} are in {call} with groups or tags that differ: the "
-            "ranks of a group all give the same."
-        )
-    names = " and ".join(f"rank {m} ({_doing(states[m])})" for m in missing[:3])
-    more = f" and {len(missing) - 3} more" if len(missing) > 3 else ""
-    never = "never enters" if len(missing) == 1 else "never enter"
-    return "collective", f"rank {rank} is in {call}, which {names}{more} {never}."
+    waiting = [r for r in stuck if any(_same_place(need, other) for other in states[r]["needs"])]
+    calls = sorted({states[rank]["call"] for rank in waiting})
+    if len(calls) == 1 and calls[0].startswith("MPI_Comm_create"):
+        alike = [m for m in missing if states[m]["call"] == calls[0]]
+        if alike:
+            return (
+                f"{in_words([waiting[0], alike[0]])} are in {calls[0]} with groups or tags that "
+                "differ: the ranks of a group all give the same."
+            )
+    doing: dict[str, list[int]] = {}
+    for rank in missing:
+        doing.setdefault(_which(states[rank]), []).append(rank)
+    them = ", and for ".join(f"{in_words(ranks)}, {which}" for which, ranks in doing.items())
+    return f"{in_words(waiting)} wait{_s(waiting)} in {' and '.join(calls)} for {them}."
 
 
-def _doing(state: dict) -> str:
+def _same_place(need: dict, other: dict) -> bool:
+    return all(need[key] == other[key] for key in ("kind", "comm", "index"))
+
+
+def _which(state: dict) -> str:
     return {
-        "idle": "idle: no cell of it runs",
-        "computing": "computing",
-    }.get(state["state"], f"in {state['call']}")
+        "idle": "where no cell runs",
+        "computing": "busy computing",
+    }.get(state["state"], f"stuck in {state['call']}")
 
 
 def _outcome(report: dict) -> str:
