@@ -11,12 +11,15 @@ import psutil
 import pytest
 from cells import run
 
+from ringside import mpi
 from ringside.errors import Left
 
 WARM = 20  # breaks after which everything that is made once has been made
 BREAKS = 200
 LIMIT = 30.0  # seconds a cell may take
 ROOM = 2e6  # bytes a rank may have grown by
+# MPICH keeps what the ranks sent each other in collectives that did not fit (README's Limits).
+KEPT = {"unlike roots": 5e6} if mpi.name() == "mpich" else {}
 
 SETTING = """
 import gc
@@ -27,6 +30,7 @@ rank, size = comm.rank, comm.size
 right, left = (rank + 1) % size, (rank - 1) % size
 small, total = np.zeros(1), np.zeros(1)
 large, sums = np.ones(5_000_000), np.zeros(5_000_000)
+win = None
 """
 
 CELLS = {
@@ -54,7 +58,8 @@ CELLS = {
     "duplicate, one missing": "if rank != 2: comm.Dup()",
     "split, one missing": "if rank != 2: comm.Split(rank % 2)",
     "window's fence": (
-        "win = MPI.Win.Create(small, comm=comm)\nif rank != 2: win.Fence()\nelse: comm.Barrier()"
+        "if win: win.Free()\nwin = MPI.Win.Create(small, comm=comm)\n"
+        "if rank != 2: win.Fence()\nelse: comm.Barrier()"
     ),
     "python error": "if rank == 2: 1 / 0\ncomm.Barrier()",
 }
@@ -70,23 +75,30 @@ def breaks(cluster, cell: str, times: int) -> None:
     for _ in range(times):
         with pytest.raises(Left):
             run(cluster, cell, LIMIT)
-    run(cluster, "q = win = None; _ = gc.collect()", LIMIT)
+    run(cluster, "q = None; _ = gc.collect()", LIMIT)
     gc.collect()
+
+
+def after(cluster, kind: str, count: int, pids: list[int]) -> list[tuple[int, int, int]]:
+    """What the processes hold after so many breaks more."""
+    breaks(cluster, CELLS[kind], count)
+    time.sleep(0.5)  # threads that end
+    return held(pids)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", CELLS)
 def test_breaks_leave_nothing(cluster, kind):
+    """What grows steadily counts, so the half in which a rank grew less: libraries take some memory
+    in blocks, once, of 2 MB for a thousand requests, say."""
     run(cluster, SETTING, LIMIT)
     numbers = cluster.view.apply_sync(os.getpid)
-    breaks(cluster, CELLS[kind], WARM)
-    before = held(numbers)
-    breaks(cluster, CELLS[kind], BREAKS)
-    time.sleep(0.5)  # threads that end
-    after = held(numbers)
-    grown = [a[0] - b[0] for a, b in zip(after, before, strict=True)]
-    assert [a[1:] for a in after] == [b[1:] for b in before], "descriptors or threads"
-    assert max(grown) <= ROOM, f"grown by {[round(n / 1e6, 1) for n in grown]} MB"
+    counts = [WARM, BREAKS // 2, BREAKS // 2]
+    begun, middle, ended = [after(cluster, kind, count, numbers) for count in counts]
+    assert [one[1:] for one in ended] == [one[1:] for one in begun], "descriptors or threads"
+    halves = zip(begun, middle, ended, strict=True)
+    grown = [2 * min(b[0] - a[0], c[0] - b[0]) for a, b, c in halves]
+    assert max(grown) <= ROOM + KEPT.get(kind, 0), f"by {[round(n / 1e6, 1) for n in grown]} MB"
 
     run(cluster, "n = comm.allreduce(1)", LIMIT)
     assert cluster.view["n"] == [cluster.n] * cluster.n
