@@ -777,6 +777,7 @@ void scope_compared(const struct report *reports) {
 
 /* The scope's own thread talks to the other ranks while the program's computes. */
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    scope_outside_before();
     const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
     if (!err && *provided == MPI_THREAD_MULTIPLE)
         scope_start();

@@ -24,6 +24,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <threads.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -194,30 +195,63 @@ static bool tell_place(void) {
 
 /* ---- threads ---- */
 
-/* A thread of the program that has not called MPI yet may do so later, if the program asked MPI for
- * as much: as long as one lives its rank is not proved to be stuck. */
+/* A thread of the program that has not called MPI yet may do so later, if the program asks MPI for
+ * as much: as long as one lives its rank is not proved to be stuck. Before MPI begins nobody knows
+ * what will be asked for; while it begins, the threads are the library's. */
 static atomic_bool any_thread_may_call;
 
 struct begun {
     void *(*work)(void *);
+    int (*c11_work)(void *);
     void *given;
 };
 
+/* However it ends: it returns, calls pthread_exit or is cancelled. */
+static void has_ended(void *unused) {
+    (void)unused;
+    scope_thread(-1);
+}
+
 static void *do_work(void *of) {
     const struct begun b = *(struct begun *)of;
+    void *result;
     free(of);
-    void *result = b.work(b.given);
-    scope_thread(-1);
+    pthread_cleanup_push(has_ended, NULL);
+    result = b.work(b.given);
+    pthread_cleanup_pop(1);
+    return result;
+}
+
+static int do_c11_work(void *of) {
+    const struct begun b = *(struct begun *)of;
+    int result;
+    free(of);
+    pthread_cleanup_push(has_ended, NULL);
+    result = b.c11_work(b.given);
+    pthread_cleanup_pop(1);
     return result;
 }
 
 /* Those of numerical libraries only compute what they are given. */
-static bool is_of_the_program(void *(*work)(void *)) {
+static bool is_of_the_program(const void *work) {
     Dl_info where;
-    void *at;
-    memcpy(&at, &work, sizeof at);
-    return dladdr(at, &where) == 0 || !where.dli_fname ||
+    return dladdr(work, &where) == 0 || !where.dli_fname ||
            (!strstr(where.dli_fname, "blas") && !strstr(where.dli_fname, "mkl"));
+}
+
+/* NULL: this thread does not count. */
+static struct begun *begin_thread(const void *work) {
+    const bool counts =
+        atomic_load(&any_thread_may_call) && !scope_inside() && is_of_the_program(work);
+    struct begun *b = counts ? calloc(1, sizeof *b) : NULL;
+    if (b)
+        scope_thread(1);
+    return b;
+}
+
+static void not_begun(struct begun *b) {
+    scope_thread(-1);
+    free(b);
 }
 
 /* Found first only where the scope is preloaded. */
@@ -225,32 +259,55 @@ __attribute__((visibility("default"))) int pthread_create(pthread_t *thread,
                                                           const pthread_attr_t *attributes,
                                                           void *(*work)(void *), void *given) {
     static int (*library)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *);
+    void *at;
     if (!library) {
-        void *at = dlsym(RTLD_NEXT, "pthread_create");
+        at = dlsym(RTLD_NEXT, "pthread_create");
         memcpy(&library, &at, sizeof at);
     }
-    struct begun *b = atomic_load(&any_thread_may_call) && !scope_inside() &&
-                              is_of_the_program(work)
-                          ? malloc(sizeof *b)
-                          : NULL;
+    memcpy(&at, &work, sizeof at);
+    struct begun *b = begin_thread(at);
     if (!b)
         return library(thread, attributes, work, given);
-    *b = (struct begun){work, given};
-    scope_thread(1);
+    b->work = work;
+    b->given = given;
     const int err = library(thread, attributes, do_work, b);
-    if (err) {
-        scope_thread(-1);
-        free(b);
+    if (err)
+        not_begun(b);
+    return err;
+}
+
+/* That of C11, which does not come by the one above. */
+__attribute__((visibility("default"))) int thrd_create(thrd_t *thread, thrd_start_t work,
+                                                       void *given) {
+    static int (*library)(thrd_t *, thrd_start_t, void *);
+    void *at;
+    if (!library) {
+        at = dlsym(RTLD_NEXT, "thrd_create");
+        memcpy(&library, &at, sizeof at);
     }
+    memcpy(&at, &work, sizeof at);
+    struct begun *b = begin_thread(at);
+    if (!b)
+        return library(thread, work, given);
+    b->c11_work = work;
+    b->given = given;
+    const int err = library(thread, do_c11_work, b);
+    if (err != thrd_success)
+        not_begun(b);
     return err;
 }
 
 /* ---- the life of a rank ---- */
 
+void scope_outside_before(void) { atomic_store(&any_thread_may_call, false); }
+
 void scope_outside_begin(int threads) {
     if (!wanted())
         return;
-    atomic_store(&any_thread_may_call, threads >= MPI_THREAD_SERIALIZED);
+    if (threads >= MPI_THREAD_SERIALIZED)
+        atomic_store(&any_thread_may_call, true);
+    else
+        atomic_store(&scope.helpers, 0);
     const char *quiet = getenv("RINGSIDE_QUIET"), *insist = getenv("RINGSIDE_INSIST");
     if (quiet && atof(quiet) > 0)
         scope_quiet(atof(quiet));
@@ -410,5 +467,6 @@ static void look_around(void) {
     if (!given || !*given || strlen(given) >= sizeof directory)
         return;
     memcpy(directory, given, strlen(given) + 1);
+    atomic_store(&any_thread_may_call, true);
     dl_iterate_phdr(lead_here, NULL);
 }

@@ -370,6 +370,7 @@ bool scope_away(void);
 
 /* outside.c: without a notebook, under `ringside run`; elsewhere none of them does anything. */
 void *scope_outside_room(size_t bytes);      /* for the events; NULL: take your own */
+void scope_outside_before(void);            /* MPI is about to begin */
 void scope_outside_begin(int threads);       /* MPI has begun, with this level of threads asked */
 void scope_outside_told(const char *report); /* of a break, before any call is left */
 void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */

@@ -92,10 +92,25 @@ static bool cleans_up(int name) {
            name == CALL_Finalize;
 }
 
+/* A call within another, of a callback: the messages of it are in no count. */
+static void within(int name) {
+    if (name > CALL_Startall)
+        return;
+    scope.blind = true;
+    if (scope_trylock()) {
+        scope_unjudged("messages within a callback");
+        scope_unlock();
+    }
+}
+
 enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm **c) {
     if (!atomic_load_explicit(&scope.on, memory_order_relaxed) ||
-        !atomic_load_explicit(&scope.ready, memory_order_acquire) || (own && own->depth > 0))
+        !atomic_load_explicit(&scope.ready, memory_order_acquire))
         return FORWARD;
+    if (own && own->depth > 0) {
+        within(name);
+        return FORWARD;
+    }
     scope_lock();
     if (!own && !thread_begins()) {
         scope.blind = true;

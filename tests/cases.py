@@ -2699,6 +2699,28 @@ MPI.Comm.Free_keyval(key)
     "copies == [10, 11] and found == [10, 11, 12]",
     "7.7.2: called once for each MPI_Comm_dup",
 )
+communicators.case(
+    "a message received in an attribute's callback",
+    "7.7.2 allows it; it is in no count, so that nothing is proved until the next verdict",
+    Cell(
+        """
+got = np.zeros(1)
+def receive(of, key, value):
+    comm.Recv(got, source=1, tag=5)
+if rank == 0:
+    key = MPI.Comm.Create_keyval(None, receive)
+    own = MPI.COMM_SELF.Dup()
+    own.Set_attr(key, 3)
+    own.Free()
+if rank == 1:
+    comm.Send(np.ones(1), dest=0, tag=5)
+""",
+        check="got[0] == (rank == 0)",
+        words=("not judged: messages within a callback",),
+    ),
+    Cell("comm.Recv(np.zeros(1), source=left)", "ended", ALL),
+    quiet=True,
+)
 communicators.right(
     "ranks that share memory, and a late one",
     """
@@ -3256,6 +3278,18 @@ if rank == 1:
 """,
     "got == ['thanks', 'late', None, None][rank]",
     "the rank can go on while one of its threads can",
+)
+threads.right(
+    "a helper that Python's own threading does not know",
+    """
+got = None
+if rank == 0:
+    import _thread
+    _thread.start_new_thread(lambda: (time.sleep(1.5), comm.send("raw", dest=0)), ())
+    got = comm.recv(source=0)
+""",
+    "got == ('raw' if rank == 0 else None)",
+    "it sends, however it was started",
 )
 threads.right(
     "a helper that outlives its cell",

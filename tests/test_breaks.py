@@ -43,7 +43,7 @@ CELLS = {
     "matched probe": "comm.send(1, dest=right); comm.Mprobe(source=left); comm.Mprobe(source=left)",
     "sendrecv": "comm.Sendrecv(small, right, 1, total, left, 2)",
     "waitall": (
-        "MPI.Request.Waitall([comm.Irecv(small, source=left), "
+        "MPI.Request.Waitall([comm.Irecv(small, source=left, tag=0), "
         "comm.Irecv(total, source=right, tag=1), comm.Isend(large, dest=right, tag=2)])"
     ),
     "waitany": "MPI.Request.Waitany([comm.Irecv(small, left), comm.Irecv(total, right, 1)])",

@@ -824,6 +824,14 @@ def test_starved(names, waited, working, answer):
     assert client.starved(states, waited, working) is answer
 
 
+def test_a_rank_that_is_wanted_and_has_its_cell_by_now_is_waited_for():
+    """The others' verdict is of a moment at which it was idle."""
+    need = {"kind": "recv", "targets": [0]}
+    states = {0: STATES["busy"], 1: STATES["stuck"] | {"needs": [need]}, 2: STATES["stuck"]}
+    assert not client.starved(states, {1, 2}, {0, 1, 2})
+    assert client.starved(states, {1, 2}, {1, 2})
+
+
 HOLDING = """
 # MPI_Recv as mpi4py calls some others: Python stays held, so nothing can answer for this rank
 from ringside import kernels
@@ -1005,6 +1013,19 @@ def shown(out: list[dict]) -> str:
         parts.append(content.get("text") or "\n".join(content.get("traceback", ())))
         parts.append(content.get("data", {}).get("text/plain", ""))
     return "\n".join(parts)
+
+
+def test_all_that_the_ranks_print_is_shown(notebook):
+    """It comes by another way than the replies, and may come after them."""
+    for turn in range(20):
+        out = notebook.run(f'%%px\nprint(f"rank {{rank}}, turn {turn}")')
+        shown = {}  # a second one at the same place replaces the first
+        for one in out:
+            place = one["content"].get("transient", {}).get("display_id", len(shown))
+            shown[place] = one["content"].get("text") or one["content"]["data"]["text/plain"]
+        assert sorted(re.findall(r"rank \d, turn \d+", "".join(shown.values()))) == [
+            f"rank {rank}, turn {turn}" for rank in range(4)
+        ]
 
 
 def test_in_a_notebook(notebook):

@@ -14,13 +14,17 @@ from pathlib import Path
 import pytest
 from ranks import mpirun
 
-from ringside import kernels
+from ringside import kernels, mpi
 
 RANKS = 3
 LIMIT = 600.0  # seconds a module may take; on a busy machine three ranks need them
 MAXIMUM = 3  # runs without the scope of a module that differs: the library has moods of its own
 SCOPE = kernels.directory() / "libscope.so"
 LOCK = kernels.ROOT / "requirements.txt"
+
+# Where the library has no Iagree of its own, mpi4py makes it of an Iallreduce, and its test calls
+# that before a Barrier on one rank and after it on the others: MPI forbids it, and it is named.
+UNLIKE = {"test_ulfm"} if mpi.name() == "mpich" else set()
 
 # Runs one module by mpi4py's own program; a line a test: how it ended, and its name.
 RUNNER = """
@@ -143,7 +147,7 @@ def compared(suite: Path, directory: Path, module: str) -> list[str]:
 
 @pytest.mark.soak
 def test_mpi4py_passes_under_the_scope_where_it_passes_without(suite, tmp_path):
-    modules = sorted(path.stem for path in suite.glob("test_*.py"))
+    modules = sorted({path.stem for path in suite.glob("test_*.py")} - UNLIKE)
     assert len(modules) > 50
     changed = {}
     for module in modules:

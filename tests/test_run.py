@@ -166,6 +166,62 @@ def lines(output: bytes) -> list[str]:
 
 # ---- verdicts ----
 
+# Threads begun in every way; the rank waits for what they send, or for itself once they have ended.
+THREADS = r"""
+#include <mpi.h>
+#include <pthread.h>
+#include <string.h>
+#include <threads.h>
+
+static void send(void) {
+    int value = 5;
+    thrd_sleep(&(struct timespec){.tv_sec = 2}, NULL);
+    MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+}
+
+static void *sends(void *unused) { send(); return unused; }
+static int c11_sends(void *unused) { send(); return unused != NULL; }
+static void *leaves(void *unused) { pthread_exit(unused); }
+static void *sleeps(void *unused) {
+    thrd_sleep(&(struct timespec){.tv_sec = 60}, NULL);
+    return unused;
+}
+
+int main(int argc, char **argv) {
+    pthread_t thread;
+    thrd_t c11;
+    int level, value = 0;
+    if (strcmp(argv[1], "before") == 0)
+        pthread_create(&thread, NULL, sends, NULL);
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    if (strcmp(argv[1], "c11") == 0)
+        thrd_create(&c11, c11_sends, NULL);
+    if (strcmp(argv[1], "exit") == 0) {
+        pthread_create(&thread, NULL, leaves, NULL);
+        pthread_join(thread, NULL);
+    }
+    if (strcmp(argv[1], "cancel") == 0) {
+        pthread_create(&thread, NULL, sleeps, NULL);
+        pthread_cancel(thread);
+        pthread_join(thread, NULL);
+    }
+    MPI_Recv(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    return value;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    ("what", "status"), [("before", 5), ("c11", 5), ("exit", 120), ("cancel", 120)]
+)
+def test_threads_count_from_their_beginning_to_their_end(run, tmp_path, what, status):
+    compile_c(THREADS, tmp_path / "threads", "-pthread")
+    begun = time.monotonic()
+    done = run(1, "./threads", what)
+    assert done.returncode == status, done.stderr
+    assert time.monotonic() - begun < 15  # what is only suspected takes 20 s
+
 
 @pytest.fixture(scope="module")
 def broken(program, tmp_path_factory):

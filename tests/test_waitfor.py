@@ -172,8 +172,8 @@ def test_a_mismatch_names_every_call():
     verdict = waitfor.verdict(report("mismatch", states, [1, 2], mismatch=mismatch))
     assert (verdict.kind, verdict.cause, verdict.ranks) == ("mismatch", "mismatch", (1, 2))
     assert verdict.sentences[:3] == (
-        "Mismatch: as collective number 3 on MPI_COMM_WORLD the ranks made calls that do not fit "
-        "together.",
+        "Mismatch: as collective number 3 on MPI_COMM_WORLD, counted from the start or the last "
+        "verdict, the ranks made calls that do not fit together.",
         "  rank 0: MPI_Bcast, root 0, 8 B",
         "  ranks 1 and 2: MPI_Barrier",
     )

@@ -20,8 +20,8 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self):
         super().__init__(
-            "while ranks were started, replaced or ended. ringside.start() brings them in order: "
-            "it starts them, or goes on with those that run"
+            "while ranks were started, replaced or ended. Run cluster = ringside.start() next: it "
+            "gives ranks that are ready"
         )
 
     def _render_traceback_(self) -> list[str]:

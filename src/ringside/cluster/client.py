@@ -40,6 +40,7 @@ WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25
 ANSWER = 2.0  # seconds a rank's control thread gets to answer
 SILENT = 0.3  # seconds after another's answer in which one still counts where few are enough
+OUTPUT_LIMIT = 5.0  # seconds for what ranks printed to come after their replies
 LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
 OTHERS_LEAVE = 1.0  # seconds other cells get to end that end with a stuck one
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -67,8 +68,16 @@ def starved(states: dict[int, dict], waited: set[int], working: Collection[int])
     ]
     stuck = set(verdicts[0]) if verdicts else set()
     moved = any(states[rank]["verdict"]["kind"] != "starved" for rank in stuck & set(states))
+    wanted = {
+        target
+        for rank in stuck & set(states)
+        for need in states[rank].get("needs", ())
+        for target in need.get("targets", ())
+    }
+    # One that computed was judged; one that was idle then, and is wanted, has its cell by now.
     coming = any(
-        rank not in stuck and (rank not in states or states[rank]["state"] == "idle")
+        rank not in stuck
+        and (rank not in states or states[rank]["state"] == "idle" or rank in wanted)
         for rank in working
     )
     return waited <= stuck and not moved and not coming
@@ -186,6 +195,7 @@ class Result(AsyncResult):
     """A result that is watched while waited for without limit, and read in a few lines."""
 
     _told = None  # the error that has been told of it
+    _showing = threading.RLock()  # this thread shows what had come before, another what comes
 
     def wait(self, timeout=-1, return_when=None):
         """Wait as `AsyncResult.wait` does."""
@@ -211,9 +221,27 @@ class Result(AsyncResult):
             told = ClusterError("a rank did not run this: a cell sent before it failed there")
         raise told
 
+    @contextmanager
+    def stream_output(self):
+        """Show what the ranks print as it comes, and what comes after the cell's end too."""
+        with super().stream_output():
+            try:
+                yield
+            except (KeyboardInterrupt, ClusterError):  # these cells do not end, or nobody prints
+                raise
+            except BaseException:
+                self.wait_for_output(OUTPUT_LIMIT)
+                raise
+            self.wait_for_output(OUTPUT_LIMIT)
+
     def _iopub_streaming_output_callback(self, eid, msg_future, msg):
-        if msg["header"]["msg_type"] != "error":  # they are told together, when all have ended
-            super()._iopub_streaming_output_callback(eid, msg_future, msg)
+        if msg["header"]["msg_type"] == "error":  # they are told together, when all have ended
+            return
+        # What had come before has no parent in ipyparallel, so that all ranks' had one place.
+        with self._showing:
+            super()._iopub_streaming_output_callback(
+                eid, msg_future, msg | {"parent_header": {"msg_id": msg_future.msg_id}}
+            )
 
     def display_outputs(self, *args, **kwargs):
         """Show what the ranks printed; after an interrupt, once they have left their cell."""

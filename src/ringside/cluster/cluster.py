@@ -22,6 +22,7 @@ QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
 TICK = 0.03
 DAY = 86_400.0
 _TAKEN = "Address already in use"
+_AGAIN = "run the cells above again"
 
 _one_at_a_time = threading.RLock()
 _current = None
@@ -68,6 +69,8 @@ def _undisturbed():
         try:
             yield
         except KeyboardInterrupt:
+            if _said:
+                _say("interrupted", last=True)
             raise Interrupted from None
 
 
@@ -348,11 +351,12 @@ class Cluster:
             return failure
         if record is None:
             return ClusterError(
-                f"the ranks have been replaced by {self.n} new ones; their variables are gone"
+                f"the ranks have been replaced by {self.n} new ones, and their variables are gone. "
+                f"This was not run: {_AGAIN}"
             )
         seconds = time.monotonic() - begun
         _say(f"{_how(record)}; {self.n} ranks are back after {seconds:.1f} s", last=True)
-        text = f"{_how(record)}. {self.n} new ranks are ready; their variables are gone"
+        text = f"{_how(record)}. {self.n} new ranks are ready; their variables are gone: {_AGAIN}"
         keys = ("rank", "signal", "exit_code", "where")
         return RankDied(text, **{key: record[key] for key in keys})
 

@@ -445,7 +445,10 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
             handles.append(Line2D([], [], **look))
             labels.append(name)
     legend(ax, handles, labels, 4 if len(handles) <= 4 else 3)
-    return finish(ax, _wait_words(states, targets, enough, groups, kind), 10)
+    text = _wait_words(states, targets, enough, groups, kind)
+    if getattr(verdict_or_states, "cause", None) in ("tag", "source", "communicator"):
+        text = verdict_or_states.sentences[0]  # a message that does not fit is no arrow
+    return finish(ax, text, 10)
 
 
 def _label(

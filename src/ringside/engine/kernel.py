@@ -4,11 +4,14 @@ Two messages are answered in the control thread, so also while the rank is stuck
 `signal_request` (ipyparallel's `client.send_signal`) and `scope_request`.
 """
 
+import _thread
 import os
 import signal
 import sys
 import threading
 import time
+import warnings
+from contextlib import contextmanager
 from datetime import UTC, datetime
 
 from ipykernel.zmqshell import ZMQInteractiveShell
@@ -87,6 +90,8 @@ class RingsideKernel(IPythonParallelKernel):
     def __init__(self, **kwargs):
         super().__init__(**kwargs)
         _count_threads(self)
+        # IPython's word on sys.exit(): it would send the reader to exit(), which does nothing here.
+        warnings.filterwarnings("ignore", message="To exit: use 'exit', 'quit'")
 
     async def do_execute(self, *args, **kwargs):
         """Run a cell; an interrupt outside the cell's own code still gets its reply."""
@@ -248,27 +253,33 @@ class RingsideKernel(IPythonParallelKernel):
 
 def _count_threads(kernel: RingsideKernel) -> None:
     """Tell the scope of threads that a cell starts: a rank is not stuck while they may help."""
-    start = threading.Thread.start
+    start, start_raw = threading.Thread.start, _thread.start_new_thread
+    of_cells = set()  # the identifiers of such threads
 
-    def of_a_cell(thread) -> bool:
-        starter = threading.current_thread()
-        if starter is threading.main_thread():
-            ours = kernel.running
-        else:
-            ours = getattr(starter, "_of_a_cell", False)
-        return ours and type(thread).__module__.partition(".")[0] not in NO_MPI
+    def in_a_cell() -> bool:
+        me = threading.get_ident()
+        return kernel.running if me == threading.main_thread().ident else me in of_cells
+
+    @contextmanager
+    def told():
+        of_cells.add(threading.get_ident())
+        try:
+            yield
+        finally:
+            of_cells.discard(threading.get_ident())
+            scope.thread(-1)
 
     def counted(thread):
-        if not of_a_cell(thread):
+        if not in_a_cell() or type(thread).__module__.partition(".")[0] in NO_MPI:
             return start(thread)
-        thread._of_a_cell, run = True, thread.run
+        run = thread.run
 
         def run_and_tell():
             try:
-                run()
+                with told():
+                    run()
             finally:
                 del thread.run  # it is a circle
-                scope.thread(-1)
 
         thread.run = run_and_tell
         scope.thread(1)
@@ -279,4 +290,20 @@ def _count_threads(kernel: RingsideKernel) -> None:
             scope.thread(-1)
             raise
 
+    def counted_raw(function, arguments, keywords=None):
+        if not in_a_cell():
+            return start_raw(function, arguments, keywords or {})
+
+        def run_and_tell():
+            with told():
+                function(*arguments, **(keywords or {}))
+
+        scope.thread(1)
+        try:
+            return start_raw(run_and_tell, ())
+        except BaseException:
+            scope.thread(-1)
+            raise
+
     threading.Thread.start = counted
+    _thread.start_new_thread = _thread.start_new = counted_raw

@@ -4,6 +4,7 @@ The scope has judged already (`scope/judge.c`): who is stuck, and before whom ea
 go on. Here its report becomes something to read.
 """
 
+import re
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,6 +12,7 @@ from ringside.errors import PREFIX
 
 ANY = -1
 WAITING = ("blocked", "polling")
+TESTS = ("Test", "Request_get", "Iprobe", "Improbe", "Win_test")
 JUDGED = ("deadlock", "starved", "mismatch", "suspected")  # kinds that name the stuck ranks
 
 
@@ -55,6 +57,10 @@ def verdict(report: dict) -> Verdict:
     cause, headline = _cause(report, stuck, arrows)
     lines = [f"  {line(states[rank])}" for rank in stuck]
     match report["kind"]:
+        case "stopped":
+            shown = {*stuck, *(s["rank"] for s in states if s["state"] == "computing")}
+            lines = [f"  {line(states[rank])}" for rank in sorted(shown)]
+            advice = []
         case "mismatch":
             entered = report["mismatch"]["entered"]
             others = [line(states[rank]) for rank in stuck if str(rank) not in entered]
@@ -172,11 +178,14 @@ def line(state: dict) -> str:
     if state["state"] == "computing":
         return f"rank {rank}: computing"
     started = call.startswith(("MPI_Wait", "MPI_Test", "MPI_Request"))  # by an earlier call
-    needs = [_need(need, started) for need in state["needs"] if need["kind"] != "unknown"]
+    needs = [words for need in state["needs"] if (words := _need(need, started))]
     joint = " or " if state["mode"] == "any" else " and "
     what = joint.join(needs[:4]) + (f"{joint}{len(needs) - 4} more" if len(needs) > 4 else "")
     what = f"for {what}" if started and what else what
-    loop = "a loop of " if state["state"] == "polling" else ""
+    tests = call.removeprefix("MPI_").startswith(
+        TESTS
+    )  # else it waits, and a thread beside it rests
+    loop = "a loop of " if state["state"] == "polling" and tests else ""
     unjudged = ", ".join(state.get("unjudged", ()))
     aside = f" (not judged: {unjudged})" if unjudged else ""
     return f"rank {rank}: {loop}{call}" + (f" {what}" if what else "") + aside
@@ -203,8 +212,9 @@ def _need(need: dict, started: bool) -> str:
         case "recv" | "probe":
             return f"{'the receive from' if started else 'from'} {peer} ({tag}{where})"
         case "collective":
-            number = f"collective number {need['index']}{where}"
-            return number if started else f"({number})"
+            if started:
+                return f"the collective{where}"
+            return f"({where.removeprefix(', ')})" if where else ""
         case "window":
             return f"until {in_words(need['targets'])} synchronise{_s(need['targets'])} as well"
         case "buffer":
@@ -276,16 +286,15 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
 def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tuple[str, str]:
     states = report["states"]
     helpless = {*stuck, *(s["rank"] for s in states if s["state"] == "idle")}
-    for rank in stuck:
-        for need in states[rank]["needs"]:
-            found = _wrong_message(rank, need, report["unreceived"])
-            if found and _is_hopeless(need, helpless):
-                return found
-    for rank in stuck:
-        for need in states[rank]["needs"]:
-            found = _collective(need, states, stuck)
-            if found and _is_hopeless(need, helpless):
-                return "collective", found
+    needs = [(rank, need) for rank in stuck for need in states[rank]["needs"]]
+    hopeless = [(rank, need) for rank, need in needs if _is_hopeless(need, helpless)]
+    wrong = [_wrong_message(rank, need, report["unreceived"]) for rank, need in hopeless]
+    wrong = sorted(filter(None, wrong), key=lambda found: found[0] == "source")
+    if wrong and wrong[0][0] != "source":
+        return wrong[0]
+    for _, need in hopeless:
+        if found := _collective(need, states, stuck):
+            return "collective", found
     chains = [
         _circle([edge for edge in arrows if {edge.source, edge.target} <= group])
         for group in circles(arrows, stuck)
@@ -295,6 +304,8 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
         alone = [chain[0] for chain in chains if len(chain) == 1]
         itself = f"rank {alone[0]} waits for itself" if len(alone) == 1 else "each waits for itself"
         return "circle", f"{text}, {itself if alone else 'each waits for the next'}."
+    if wrong:  # a guess where there is a circle: the message may be another's
+        return wrong[0]
     for edge in arrows:
         if states[edge.target]["state"] == "idle":
             return "finished", (
@@ -324,8 +335,8 @@ def _place(mismatch: dict) -> str:
     comm = mismatch["comm"]
     where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}" if comm > 0 else "their group"
     return (
-        f"Mismatch: as collective number {mismatch['index']} on {where} the ranks made calls that "
-        "do not fit together."
+        f"Mismatch: as collective number {mismatch['index']} on {where}, counted from the start or "
+        "the last verdict, the ranks made calls that do not fit together."
     )
 
 
@@ -333,6 +344,7 @@ def _entered(entered: dict[str, str]) -> list[str]:
     """Who is in what, those in the same call on one line."""
     groups: dict[str, list[int]] = {}
     for rank, words in sorted(entered.items(), key=lambda item: int(item[0])):
+        words = re.sub(r"\b(\d+) B\b", lambda found: size(int(found[1])), words)
         groups.setdefault(words, []).append(int(rank))
     return [f"{in_words(ranks)}: {words}" for words, ranks in groups.items()]
 
