@@ -354,6 +354,7 @@ struct keyval {
     MPI_Comm_copy_attr_function *copy;
     MPI_Comm_delete_attr_function *delete;
     void *state;
+    struct keyval *next;
 };
 
 static _Thread_local bool for_shadow;
@@ -373,13 +374,17 @@ static int delete_attribute(MPI_Comm comm, int keyval, void *value, void *of) {
     return k->delete(comm, keyval, value, k->state);
 }
 
-/* `k` has to live as long as any attribute does, which nobody tells. */
+/* Each has to live as long as any attribute does, which nobody tells: all are kept. */
 int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *delete,
                            int *keyval, void *state) {
+    static struct keyval *kept;
     struct keyval *k = malloc(sizeof *k);
     if (!k)
         return PMPI_Comm_create_keyval(copy, delete, keyval, state);
-    *k = (struct keyval){copy, delete, state};
+    scope_lock();
+    *k = (struct keyval){copy, delete, state, kept};
+    kept = k;
+    scope_unlock();
     return PMPI_Comm_create_keyval(copy_attribute, delete_attribute, keyval, k);
 }
 
