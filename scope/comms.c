@@ -377,14 +377,13 @@ static int delete_attribute(MPI_Comm comm, int keyval, void *value, void *of) {
 /* Each has to live as long as any attribute does, which nobody tells: all are kept. */
 int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *delete,
                            int *keyval, void *state) {
-    static struct keyval *kept;
+    static _Atomic(struct keyval *) kept;
     struct keyval *k = malloc(sizeof *k);
     if (!k)
         return PMPI_Comm_create_keyval(copy, delete, keyval, state);
-    scope_lock();
-    *k = (struct keyval){copy, delete, state, kept};
-    kept = k;
-    scope_unlock();
+    *k = (struct keyval){copy, delete, state, atomic_load(&kept)};
+    while (!atomic_compare_exchange_weak(&kept, &k->next, k))
+        ; /* k->next is the newest by now */
     return PMPI_Comm_create_keyval(copy_attribute, delete_attribute, keyval, k);
 }
 
