@@ -46,6 +46,21 @@ def test_cells_are_short_and_explained(lesson):
     assert sum(c["cell_type"] == "markdown" for c in cells) >= 0.7 * len(code)
 
 
+def test_what_is_to_be_predicted_is_folded_away(lesson):
+    """JupyterLab shows it when the cell is run; solutions open when they are clicked."""
+    asked, solved = False, False
+    for cell in json.loads(lesson.read_text())["cells"]:
+        folded = cell["metadata"].get("jupyter", {})
+        if cell["cell_type"] == "markdown":
+            text = "".join(cell["source"])
+            asked, solved = "**Predict" in text, " solution" in text and text.strip()[-1] in ":."
+        elif asked and cell["outputs"]:
+            assert folded.get("outputs_hidden"), "".join(cell["source"])
+        elif solved:
+            assert folded.get("source_hidden"), "".join(cell["source"])
+            solved = False
+
+
 def test_no_address_of_this_machine_is_kept(lesson):
     """Tracebacks and pictures must not carry a path of whoever ran the lesson."""
     text = lesson.read_text()
