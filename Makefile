@@ -30,10 +30,11 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab test soak bench lessons kernels lint lock clean env
+.PHONY: help lab my-lessons test soak bench lessons kernels lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
+	@echo "              FRESH=1: new copies of the lessons; yours are kept beside them"
 	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
 	@echo "make soak     the long random runs"
 	@echo "make bench    the bars, as ratios from one run"
@@ -49,13 +50,34 @@ help:
 	@echo "With PYTHON=python3.12 the environment is made from that Python."
 
 # Of the server's log only errors are shown, and the address, which stays the last line.
-lab: kernels
+lab: kernels my-lessons
 	@echo "Ringside: JupyterLab starts. Ctrl-C twice ends it."
 	@$(INSIDE) "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$$PWD" \
 	    --Application.log_level=ERROR \
-	    --LabApp.default_url=/lab/tree/notebooks/00-the-cluster.ipynb \
+	    --LabApp.default_url=/lab/tree/my-lessons/00-the-cluster.ipynb \
 	    --LabApp.extension_manager=readonly --KernelManager.transport_encryption=auto \
 	    $(ROOT) $(LABARGS)
+
+# A reader works in copies, as JupyterLab saves by itself. A copy that nobody has changed follows its
+# lesson; one that somebody has stays, until FRESH=1 puts it aside.
+my-lessons:
+	@mkdir -p my-lessons/.given
+	@ln -sfn ../notebooks/reference my-lessons/reference
+	@aside="my-lessons/until-$$(date +%Y-%m-%d-%H%M%S)"; \
+	for lesson in notebooks/[0-9][0-9]-*.ipynb; do \
+	    name=$${lesson##*/} mine=my-lessons/$${lesson##*/} given=my-lessons/.given/$${lesson##*/}; \
+	    if [ -e "$$mine" ] && ! cmp -s "$$mine" "$$given"; then \
+	        if [ -n "$(FRESH)" ]; then \
+	            mkdir -p "$$aside" && ln -sfn ../../notebooks/reference "$$aside/reference" && \
+	            mv "$$mine" "$$aside/" && echo "Ringside: your $$name is kept in $$aside"; \
+	        else \
+	            cmp -s "$$lesson" "$$given" || \
+	            echo "Ringside: $$name is newer than your copy; make lab FRESH=1 keeps both"; \
+	            continue; \
+	        fi; \
+	    fi; \
+	    cp "$$lesson" "$$given" && cp "$$lesson" "$$mine" || exit 1; \
+	done
 
 test: lint kernels
 	$(INSIDE) "$(PY)" -m pytest $(TESTARGS)

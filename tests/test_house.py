@@ -99,3 +99,39 @@ def test_a_wheel_is_refused(tmp_path):
     assert done.returncode != 0
     assert "pip install --editable ." in done.stdout + done.stderr
     assert list(tmp_path.iterdir()) == []
+
+
+# ---- a reader's copies ----
+
+
+def test_a_readers_copy_is_kept_and_renewed(tmp_path):
+    """One that nobody has changed follows its lesson; what somebody has written is never lost."""
+    shutil.copy(ringside.ROOT / "Makefile", tmp_path)
+    lessons, mine = tmp_path / "notebooks", tmp_path / "my-lessons"
+    (lessons / "reference").mkdir(parents=True)
+
+    def write(**texts):
+        for number, text in texts.items():
+            (lessons / f"{number[1:]}-lesson.ipynb").write_text(text)
+
+    def copies(*options):
+        command = ["make", "--no-print-directory", "my-lessons", *options]
+        done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
+        assert done.returncode == 0, done.stderr
+        return done.stdout, [path.read_text() for path in sorted(mine.glob("*.ipynb"))]
+
+    write(_00="a lesson", _01="another")
+    assert copies() == ("", ["a lesson", "another"])
+    assert (mine / "reference").samefile(lessons / "reference")
+    (mine / "01-lesson.ipynb").write_text("my answer")
+    assert copies() == ("", ["a lesson", "my answer"])
+    write(_00="a better lesson", _01="another, better")
+    said, kept = copies()
+    assert kept == ["a better lesson", "my answer"]
+    assert said.startswith("Ringside: 01-lesson.ipynb is newer than your copy") and "00" not in said
+    said, fresh = copies("FRESH=1")
+    assert fresh == ["a better lesson", "another, better"]
+    [aside] = mine.glob("until-*")
+    assert said == f"Ringside: your 01-lesson.ipynb is kept in {aside.relative_to(tmp_path)}\n"
+    assert (aside / "01-lesson.ipynb").read_text() == "my answer"
+    assert (aside / "reference").samefile(lessons / "reference")
