@@ -94,16 +94,18 @@ static bool close_op(struct op *op, struct unreceived *left, int lefts) {
 }
 
 /* Receives what is on its way to this rank and completes what is open on it. Returns the number
- * of messages taken, or -1 when not all came within the limit. */
-static int drain(struct unreceived *left, int lefts) {
+ * of messages taken, or -1 when not all came within the limit. Where some are in no count, those
+ * that do not come for a while are taken not to be. */
+static int drain(struct unreceived *left, int lefts, bool uncounted) {
+    static const double while_uncounted = 1;
     const double start = scope_now();
     int taken = 0;
     scope_drop_messages();
     for (struct op *op = scope_first(); op; op = scope_next(op))
         if (op->active && !op->counted && op->kind == RECV && !op->dead)
             cancel(op);
-    for (bool open = true; open;) {
-        open = false;
+    for (bool open = true, awaited = true; open || awaited;) {
+        open = awaited = false;
         for (struct op *op = scope_first(); op; op = scope_next(op))
             if (op->active && !op->counted && op->kind != COLLECTIVE && !op->dead)
                 open = !close_op(op, left, lefts) || open;
@@ -117,11 +119,13 @@ static int drain(struct unreceived *left, int lefts) {
                 m->count--;
                 taken++;
             }
-            open = open || (c && m->count > 0);
+            awaited = awaited || (c && m->count > 0);
         }
-        if (open && scope_now() - start > drain_limit)
+        if (!open && uncounted && scope_now() - start > while_uncounted)
+            break;
+        if ((open || awaited) && scope_now() - start > drain_limit)
             return -1;
-        if (open)
+        if (open || awaited)
             scope_nap(0.0002);
     }
     /* Messages that were sent while the scope stepped aside are in no count. */
@@ -442,9 +446,12 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     }
     if (barrier() && (now = scope_exchange(true, drain_limit))) {
         int rests = 0;
+        bool uncounted = false;
+        for (int r = 0; r < scope.size; r++)
+            uncounted = uncounted || now[r].uncounted;
         rest = scope_left(scope.size, now, &rests);
         renewed = out_of_step(now);
-        taken = rest ? drain(rest, rests) : -1;
+        taken = rest ? drain(rest, rests, uncounted) : -1;
         finish_collectives(now, &verdict->mismatch);
         taken = scope_mend_windows(now, finish_limit) ? taken : -1;
         taken = scope_drain_tokens(drain_limit) ? taken : -1;
@@ -459,7 +466,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
             renewed = fresh > renewed ? fresh : renewed;
             scope_forget_counts();
             scope_forget_comms();
-            scope.blind = false;
+            scope.blind = scope.uncounted = false;
             for (struct thread *t = scope.threads; t; t = t->next)
                 t->tests = 0;
             scope.epoch++;

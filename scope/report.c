@@ -218,7 +218,8 @@ void scope_report(struct report *report) {
     comm_rows(report, &room);
     scope_window_rows(report, &room);
     report->epoch = scope.epoch * 4 + report->state;
-    report->blind = scope.blind || scope.n_unjudged > 0;
+    report->uncounted = scope.uncounted;
+    report->blind = scope.blind || scope.uncounted || scope.n_unjudged > 0;
 }
 
 /* ---- JSON ---- */

@@ -183,13 +183,13 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
     static double idle_since;
     static uint64_t seen; /* the hash of those that were left over then */
     int speaker = -1;
-    bool idle = true, blind = false;
+    bool idle = true, uncounted = false;
     for (int r = scope.size - 1; r >= 0; r--) {
         idle = idle && reports[r].state == IDLE;
-        blind = blind || reports[r].blind;
+        uncounted = uncounted || reports[r].uncounted;
         speaker = reports[r].settling ? r : speaker;
     }
-    const int kept = blind ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
+    const int kept = uncounted ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
     const uint64_t hash = hash_of(left, kept);
     scope.unclaimed = kept > 0 && hash != spoken_of;
     if (!idle || hash != seen)

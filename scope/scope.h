@@ -111,6 +111,7 @@ struct report {
     bool ending;   /* in MPI_Finalize */
     bool settling; /* its cell has ended, and it asks what there is to say */
     bool blind;    /* it saw something it cannot model: nothing is proved */
+    bool uncounted; /* it knows of messages that are in no count */
     bool did;      /* it has communicated in this cell */
     bool quiet;    /* to it nothing has changed for as long as a loop of tests may go on */
     long long epoch; /* grows whenever anything here may have changed */
@@ -223,6 +224,7 @@ struct thread {
     bool away;            /* inside a call, and not holding the lock */
     struct call *waiting; /* the call in which it waits, if it does */
     clockid_t clock;
+    pid_t id;
 
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
     long long window, tests;
@@ -278,6 +280,7 @@ struct scope {
     const char *unjudged[8]; /* calls that cannot be judged, until the next drain */
     int n_unjudged;
     bool blind; /* without memory for what would have to be known */
+    bool uncounted; /* messages have been sent or received within a callback */
 
     bool in_flight; /* the last round saw what it waits for on its way */
     long long epoch, windows;

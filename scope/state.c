@@ -3,6 +3,7 @@
 #define _GNU_SOURCE
 #include "scope.h"
 
+#include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <stdio.h>
@@ -70,6 +71,7 @@ static struct thread *thread_begins(void) {
         return NULL;
     thread->attributed = MPI_COMM_NULL;
     pthread_getcpuclockid(pthread_self(), &thread->clock);
+    thread->id = gettid();
     thread->next = scope.threads;
     scope.threads = thread;
     scope.epoch++;
@@ -96,7 +98,7 @@ static bool cleans_up(int name) {
 static void within(int name) {
     if (name > CALL_Startall)
         return;
-    scope.blind = true;
+    scope.uncounted = true;
     if (scope_trylock()) {
         scope_unjudged("messages within a callback");
         scope_unlock();
@@ -290,10 +292,10 @@ static void widen(struct record *all, const struct record *probe) {
         all->tag = ANY_LABEL;
 }
 
-/* Seconds this thread has been ready and had no core; 0 where the system does not tell. */
-static double queued(void) {
+/* Seconds a thread has been ready and had no core; 0 where the system does not tell. */
+static double queued(const char *path) {
     char text[96];
-    const int file = open("/proc/thread-self/schedstat", O_RDONLY | O_CLOEXEC);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
     if (file < 0)
         return 0;
     const ssize_t n = read(file, text, sizeof text - 1);
@@ -314,7 +316,7 @@ static void sample(struct thread *t, double now) {
     const struct effort sofar = {
         .at = now,
         .computed = (double)used.ru_utime.tv_sec + 1e-6 * (double)used.ru_utime.tv_usec,
-        .queued = queued(),
+        .queued = queued("/proc/thread-self/schedstat"),
         .tests = t->tests,
         .sleeps = used.ru_nvcsw};
     if (first->at == 0) {
@@ -396,8 +398,32 @@ static double seconds_of(clockid_t clock) {
     return clock_gettime(clock, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
-/* Threads that never called MPI, as a pool that has nothing to do: how much processor time is
- * spent beside those that are known? */
+static bool is_known(pid_t id) {
+    bool known = id == gettid(); /* the scope's own */
+    for (const struct thread *t = scope.threads; t && !known; t = t->next)
+        known = t->id == id;
+    return known;
+}
+
+/* The same of all threads that have not called MPI. */
+static double others_queued(void) {
+    DIR *all = opendir("/proc/self/task");
+    double sum = 0;
+    for (const struct dirent *one; all && (one = readdir(all));) {
+        char path[96];
+        const pid_t id = (pid_t)strtol(one->d_name, NULL, 10);
+        if (id <= 0 || is_known(id))
+            continue;
+        snprintf(path, sizeof path, "/proc/self/task/%d/schedstat", (int)id);
+        sum += queued(path);
+    }
+    if (all)
+        closedir(all);
+    return sum;
+}
+
+/* Threads that never called MPI, as a pool that has nothing to do: for what share of the time do
+ * threads beside those that are known compute, or would if they had a core? */
 static double helpers_share = 1;
 
 bool scope_helpers_rest(void) { return helpers_share < 0.15; }
@@ -414,7 +440,9 @@ void scope_watch_helpers(double now) {
     double others = seconds_of(CLOCK_PROCESS_CPUTIME_ID) - seconds_of(CLOCK_THREAD_CPUTIME_ID);
     for (const struct thread *t = scope.threads; t; t = t->next)
         others -= seconds_of(t->clock);
-    helpers_share = last > 0 ? (others - spent) / (now - last) : 1;
+    others += others_queued();
+    /* less than before: a thread has ended */
+    helpers_share = last > 0 && others >= spent ? (others - spent) / (now - last) : 1;
     last = now;
     spent = others;
 }

@@ -61,6 +61,12 @@ def halt(processes: Iterable[int]) -> None:
         _signal(pid, signal.SIGSTOP)
 
 
+def resume(processes: Iterable[int]) -> None:
+    """Let halted processes go on."""
+    for pid in processes:
+        _signal(pid, signal.SIGCONT)
+
+
 def kill(processes: Iterable[int]) -> None:
     """End the processes now."""
     for pid in processes:
@@ -74,18 +80,17 @@ def kill_group(pid: int) -> None:
 
 
 def shared_memory(processes: Iterable[int]) -> set[str]:
-    """Shared-memory files the processes have mapped, as paths below /dev/shm."""
+    """Shared-memory files the processes have open or mapped, as paths below /dev/shm."""
     files = set()
     for pid in processes:
-        try:
-            maps = Path(f"/proc/{pid}/maps").read_text()
-        except OSError:
-            continue
-        for line in maps.splitlines():
-            path = line[line.find("/dev/shm/") :] if "/dev/shm/" in line else ""
-            if path and not path.endswith("(deleted)"):
-                files.add(path)
-    return files
+        process = Path(f"/proc/{pid}")
+        with contextlib.suppress(OSError):  # it has ended
+            lines = (process / "maps").read_text().splitlines()
+            files.update(line[line.find("/dev/shm/") :] for line in lines if "/dev/shm/" in line)
+            files.update(os.readlink(file) for file in (process / "fd").iterdir())
+    return {
+        file for file in files if file.startswith("/dev/shm/") and not file.endswith("(deleted)")
+    }
 
 
 def remove(files: Iterable[str]) -> None:

@@ -195,7 +195,7 @@ class Result(AsyncResult):
     """A result that is watched while waited for without limit, and read in a few lines."""
 
     _told = None  # the error that has been told of it
-    _showing = threading.RLock()  # this thread shows what had come before, another what comes
+    showing = threading.RLock()  # this thread shows what had come before, another what comes
 
     def wait(self, timeout=-1, return_when=None):
         """Wait as `AsyncResult.wait` does."""
@@ -238,7 +238,7 @@ class Result(AsyncResult):
         if msg["header"]["msg_type"] == "error":  # they are told together, when all have ended
             return
         # What had come before has no parent in ipyparallel, so that all ranks' had one place.
-        with self._showing:
+        with self.showing:
             super()._iopub_streaming_output_callback(
                 eid, msg_future, msg | {"parent_header": {"msg_id": msg_future.msg_id}}
             )

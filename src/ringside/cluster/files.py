@@ -150,15 +150,17 @@ def _ranks(run: Path) -> set[int]:
 def end_ranks(run: Path, grace: float = GRACE) -> None:
     """End the ranks: ask, wait for `grace` seconds, insist; remove the memory they shared."""
     ranks = _ranks(run)
+    processes.halt(ranks)  # so that they make no more of it
     shared = note_shared_memory(run) | processes.shared_memory(ranks)
     if grace:
         processes.terminate(ranks)
+        processes.resume(ranks)
         deadline = time.monotonic() + grace
         while any(map(processes.alive, ranks)) and time.monotonic() < deadline:
             shared |= processes.shared_memory(ranks)
             time.sleep(0.02)
     rest = {pid for pid in ranks | _ranks(run) if processes.alive(pid)}
-    processes.halt(rest)  # so that they make no more of it
+    processes.halt(rest)
     shared |= processes.shared_memory(rest)
     processes.kill(rest)
     processes.remove(shared)
