@@ -89,6 +89,7 @@ soak: kernels
 bench: kernels
 	@$(INSIDE) "$(PY)" bench/cluster.py
 	@$(INSIDE) "$(PY)" bench/kernels.py
+	@$(INSIDE) "$(PY)" bench/network.py
 
 # As nbval will run them: without progress lines, and without the times of the run in the file.
 lessons: kernels

@@ -58,6 +58,12 @@ static int start_send(const void *buf, count_t count, MPI_Datatype type, int des
     }
 }
 
+/* Notes the flight in the send, if it is one that is waited for. */
+static void sent(struct op *op, struct flight *flight) {
+    if (op)
+        op->flight = flight;
+}
+
 static enum how lens(enum how how) {
     return how == STANDARD && atomic_load(&scope.insist) ? SYNCHRONOUS : how;
 }
@@ -69,17 +75,21 @@ static int serve_send(struct call *call, struct comm *c, const void *buf, count_
         return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
     int done = 0;
-    int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), &request);
-    if (err)
-        return scope_end(call, c, err);
     const int peer = scope_peer(c, dest);
     const long long bytes = scope_bytes(count, type);
+    struct flight *flight = scope_depart(c, peer, tag, bytes);
+    int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), &request);
+    if (err) {
+        scope_stays(flight);
+        return scope_end(call, c, err);
+    }
     err = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    scope_departed(flight, done);
     if (peer != NO_PEER)
         scope_count(SENT, c->number, peer, tag, 1);
     if (!done && !err) {
         MPI_Status status;
-        scope_op_add(SEND, request, c, peer, tag, bytes);
+        sent(scope_op_add(SEND, request, c, peer, tag, bytes), flight);
         err = scope_wait(call, &request, &status);
     }
     scope_event(call, c, peer, tag, bytes, 0);
@@ -91,11 +101,14 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
     const int wrong = scope_check(call, c, dest, tag, false);
     if (wrong)
         return scope_end(call, c, wrong);
-    const int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), request);
-    if (err)
-        return scope_end(call, c, err);
     const int peer = scope_peer(c, dest);
     const long long bytes = scope_bytes(count, type);
+    struct flight *flight = scope_depart(c, peer, tag, bytes);
+    const int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), request);
+    if (err) {
+        scope_stays(flight);
+        return scope_end(call, c, err);
+    }
     long long serial = 0;
     if (peer != NO_PEER) {
         int done = 0;
@@ -103,7 +116,9 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
         scope_count(SENT, c->number, peer, tag, 1);
         /* A send that is complete at once may share its handle with others: nothing to follow. */
         PMPI_Request_get_status(*request, &done, &status);
-        const struct op *op = done ? NULL : scope_op_add(SEND, *request, c, peer, tag, bytes);
+        scope_departed(flight, done);
+        struct op *op = done ? NULL : scope_op_add(SEND, *request, c, peer, tag, bytes);
+        sent(op, flight);
         serial = op ? op->serial : 0;
     }
     scope_event(call, c, peer, tag, bytes, serial);
@@ -213,9 +228,13 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
     const int from = scope_peer(c, source);
     if (from != NO_PEER)
         scope_op_add(RECV, requests[0], c, from, label(recvtag), scope_bytes(recvcount, recvtype));
+    const int to = scope_peer(c, dest);
+    const long long bytes = scope_bytes(sendcount, sendtype);
+    struct flight *flight = scope_depart(c, to, sendtag, bytes);
     err = start_send(sendbuf, sendcount, sendtype, dest, sendtag, c->handle, lens(STANDARD),
                      &requests[1]);
     if (err) { /* nothing was sent, so nothing is to be received */
+        scope_stays(flight);
         PMPI_Cancel(&requests[0]);
         struct op *op = scope_op_find(requests[0]);
         if (op) {
@@ -224,13 +243,13 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         }
         return scope_end(call, c, err);
     }
-    const int to = scope_peer(c, dest);
     if (to != NO_PEER) {
         int done = 0;
         scope_count(SENT, c->number, to, sendtag, 1);
         PMPI_Request_get_status(requests[1], &done, &statuses[1]);
+        scope_departed(flight, done);
         if (!done)
-            scope_op_add(SEND, requests[1], c, to, sendtag, scope_bytes(sendcount, sendtype));
+            sent(scope_op_add(SEND, requests[1], c, to, sendtag, bytes), flight);
     }
     call->requests = requests;
     call->n_requests = 2;
@@ -249,7 +268,7 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         left = scope_pause(call);
     }
     const long long number = ++scope.serial; /* one call, two messages: one request number */
-    scope_event(call, c, to, sendtag, scope_bytes(sendcount, sendtype), number);
+    scope_event(call, c, to, sendtag, bytes, number);
     scope_event(call, c, was[0].peer == NO_PEER ? from : was[0].peer, was[0].tag, was[0].bytes,
                 -number);
     if (!left)
@@ -368,8 +387,17 @@ static int started(struct op *op) {
     op->active = true;
     op->counted = op->cancelled = op->peeked = op->dead = false;
     op->cell = scope.cell;
+    scope_op_posted(op);
     if (op->kind == SEND)
         scope_count(SENT, op->comm->number, op->peer, op->tag, 1);
+    if (op->kind == SEND && op->flight) {
+        MPI_Status status;
+        int done = 0;
+        scope_peek(op, &done, &status);
+        scope_departed(op->flight, done);
+        if (done)
+            op->flight = NULL;
+    }
     if (op->kind == COLLECTIVE && op->persistent)
         op->index = scope_enter(op->comm, op->name, NO_ROOT) ? op->comm->entered : 0;
     return MPI_SUCCESS;
@@ -381,7 +409,17 @@ static int start(MPI_Request *request, struct op *op) {
         return scope.code;
     if (op && op->dead) /* nobody waited for it again: now it is whole */
         scope_bury(request, op);
-    return PMPI_Start(request);
+    if (op && op->active && op->counted && op->generation != scope.generation) {
+        MPI_Status status; /* complete when a break ended the wait for it */
+        int done = 0;
+        PMPI_Test(request, &done, &status);
+    }
+    if (op && op->kind == SEND)
+        op->flight = scope_depart(op->comm, op->peer, op->tag, op->bytes);
+    const int err = PMPI_Start(request);
+    if (err && op && op->kind == SEND)
+        scope_stays(op->flight);
+    return err;
 }
 
 int MPI_Start(MPI_Request *request) {
@@ -463,6 +501,7 @@ struct held {
     struct comm *comm;
     int peer, tag;
     bool dead; /* a break took it */
+    struct flight *flight;
 };
 
 static struct held *helds;
@@ -480,7 +519,8 @@ static void let_go(struct held **at) {
     free(gone);
 }
 
-static void matched(struct comm *c, MPI_Message message, int peer, int tag) {
+static void matched(struct comm *c, MPI_Message message, int peer, const MPI_Status *status) {
+    const int tag = status->MPI_TAG;
     struct held **at = held(message), *one;
     if (*at) /* the library uses the handle of a dead one again */
         let_go(at);
@@ -489,7 +529,8 @@ static void matched(struct comm *c, MPI_Message message, int peer, int tag) {
         scope.blind = true;
         return;
     }
-    *one = (struct held){helds, message, c, peer, tag, false};
+    *one = (struct held){helds, message, c, peer, tag, false,
+                         scope_taken(c, peer, tag)};
     helds = one;
     scope_count(HELD, c->number, peer, tag, 1);
 }
@@ -515,6 +556,29 @@ void scope_forget_held(const struct comm *comm) {
     }
 }
 
+/* A message that the network lens does not show yet is not found. */
+static int probe_once(const struct comm *c, int source, int tag, int *found, MPI_Message *message,
+                      MPI_Status *status) {
+    int err = MPI_SUCCESS;
+    if (message && !scope.network)
+        return PMPI_Improbe(source, tag, c->handle, found, message, status);
+    err = PMPI_Iprobe(source, tag, c->handle, found, status);
+    if (err || !*found || status->MPI_SOURCE < 0)
+        return message && !err && *found
+                   ? PMPI_Improbe(source, tag, c->handle, found, message, status)
+                   : err;
+    if (scope_unseen(c, scope_peer(c, status->MPI_SOURCE), status->MPI_TAG))
+        *found = 0;
+    if (*found && message) /* the same one */
+        err = PMPI_Improbe(status->MPI_SOURCE, status->MPI_TAG, c->handle, found, message, status);
+    return err;
+}
+
+void scope_forget_flights(void) {
+    for (struct held *one = helds; one; one = one->next)
+        one->flight = NULL;
+}
+
 /* message NULL: a probe that leaves the message in its queue */
 static int serve_probe(struct call *call, struct comm *c, int source, int tag,
                        MPI_Message *message, MPI_Status *status) {
@@ -527,8 +591,7 @@ static int serve_probe(struct call *call, struct comm *c, int source, int tag,
     call->probe = &probe;
     call->n_probes = 1;
     for (;;) {
-        err = message ? PMPI_Improbe(source, tag, c->handle, &found, message, &own)
-                      : PMPI_Iprobe(source, tag, c->handle, &found, &own);
+        err = probe_once(c, source, tag, &found, message, &own);
         if (found || err)
             break;
         err = scope_pause(call);
@@ -539,7 +602,7 @@ static int serve_probe(struct call *call, struct comm *c, int source, int tag,
     if (!err && own.MPI_SOURCE >= 0) {
         peer = scope_peer(c, own.MPI_SOURCE);
         if (message)
-            matched(c, *message, peer, own.MPI_TAG);
+            matched(c, *message, peer, &own);
     }
     scope_event(call, c, peer, err ? probe.tag : own.MPI_TAG, err ? 0 : scope_received(&own), 0);
     if (!err)
@@ -553,8 +616,7 @@ static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, 
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Status own = {0};
-    const int err = message ? PMPI_Improbe(source, tag, c->handle, found, message, &own)
-                            : PMPI_Iprobe(source, tag, c->handle, found, &own);
+    const int err = probe_once(c, source, tag, found, message, &own);
     if (err)
         return scope_end(call, c, err);
     const struct record probe = probe_of(c, source, tag);
@@ -564,7 +626,7 @@ static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, 
     if (*found) {
         const int peer = own.MPI_SOURCE >= 0 ? scope_peer(c, own.MPI_SOURCE) : NO_PEER;
         if (message && peer != NO_PEER)
-            matched(c, *message, peer, own.MPI_TAG);
+            matched(c, *message, peer, &own);
         scope_event(call, c, peer, own.MPI_TAG, scope_received(&own), 0);
         scope_copy_status(status, &own);
     }
@@ -609,11 +671,15 @@ static void begin_receive(MPI_Message message, struct held *was) {
 }
 
 /* A receive of such a message: for the drain to wait for, as it fills the program's buffer. */
-static struct op *under_way(MPI_Request request, struct comm *c) {
+static struct op *under_way(MPI_Request request, struct comm *c, struct flight *flight) {
     int done = 0;
     MPI_Status status;
     PMPI_Request_get_status(request, &done, &status);
-    return done ? NULL : scope_op_add(UNKNOWN, request, c, NO_PEER, ANY_LABEL, 0);
+    if (done && !flight)
+        return NULL;
+    struct op *op = scope_op_add(UNKNOWN, request, c, NO_PEER, ANY_LABEL, 0);
+    sent(op, flight);
+    return op;
 }
 
 #define MRECVS(SUFFIX, COUNT)                                                                    \
@@ -630,7 +696,7 @@ static struct op *under_way(MPI_Request request, struct comm *c) {
             *message = MPI_MESSAGE_NULL;                                                         \
         c = was.comm ? was.comm : c;                                                             \
         if (!err) {                                                                              \
-            under_way(request, c);                                                               \
+            under_way(request, c, was.flight);                                                   \
             err = scope_wait(&call, &request, &own);                                             \
             err = err ? err : scope_truncated(&own, scope_bytes(count, type));                   \
         }                                                                                        \
@@ -650,7 +716,7 @@ static struct op *under_way(MPI_Request request, struct comm *c) {
         if (was.dead)                                                                            \
             *message = MPI_MESSAGE_NULL;                                                         \
         c = was.comm ? was.comm : c;                                                             \
-        const struct op *op = err ? NULL : under_way(*request, c);                               \
+        const struct op *op = err ? NULL : under_way(*request, c, was.flight);                   \
         scope_event(&call, c, was.peer, was.tag, 0, op ? op->serial : 0);                        \
         return scope_end(&call, c, err);                                                         \
     }
@@ -699,12 +765,21 @@ static int serve_isendrecv(struct call *call, struct comm *c, const void *sendbu
     MPI_Request part[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     if (!err)
         err = P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &part[0]);
+    const int from = scope_peer(c, source), to = scope_peer(c, dest);
+    const long long bytes = scope_bytes(sendcount, sendtype);
+    struct flight *flight = err ? NULL : scope_depart(c, to, sendtag, bytes);
+    int done = 0;
     if (!err)
         err = start_send(sendbuf, sendcount, sendtype, dest, sendtag, c->handle, lens(STANDARD),
                          &part[1]);
     if (!err)
+        err = PMPI_Test(&part[1], &done, MPI_STATUS_IGNORE);
+    if (!err)
         err = scope_generalized(request);
-    const int from = scope_peer(c, source), to = scope_peer(c, dest);
+    if (err)
+        scope_stays(flight);
+    else
+        scope_departed(flight, done);
     struct op *op = err ? NULL
                         : scope_op_add(RECV, *request, c, from, label(recvtag),
                                        scope_bytes(recvcount, recvtype));
@@ -718,10 +793,12 @@ static int serve_isendrecv(struct call *call, struct comm *c, const void *sendbu
     op->twin = to == NO_PEER ? NULL : malloc(sizeof *op->twin);
     if (op->twin)
         *op->twin = (struct op){.kind = SEND, .comm = c, .peer = to, .tag = sendtag,
-                                .bytes = scope_bytes(sendcount, sendtype), .active = true};
+                                .bytes = bytes, .active = true,
+                                .generation = scope.generation,
+                                .flight = done ? NULL : flight};
     if (to != NO_PEER)
         scope_count(SENT, c->number, to, sendtag, 1);
-    scope_event(call, c, to, sendtag, scope_bytes(sendcount, sendtype), op->serial);
+    scope_event(call, c, to, sendtag, bytes, op->serial);
     return scope_end(call, c, MPI_SUCCESS);
 }
 

@@ -139,7 +139,7 @@ static void waiters(struct report *report, bool idle, int *room) {
     }
     const int threads = idle ? n - 1 : n; /* the main thread is always one of them */
     const int silent = atomic_load(&scope.helpers) - (n > 1 ? n - 1 : 0);
-    if (waiting < threads || (silent > 0 && !scope_helpers_rest()))
+    if (waiting < threads || (waiting > 0 && scope_travels()) || (silent > 0 && !scope_helpers_rest()))
         report->state = COMPUTING;
     else if (polling || silent > 0)
         report->state = POLLING;
@@ -471,12 +471,15 @@ char *scope_state(void) {
         scope_report(&report);
     const bool fresh = ready && report.epoch == scope.verdict_epoch;
     const struct verdict none = {.kind = RUNNING}, *verdict = fresh ? &scope.verdict : &none;
+    char network[160];
+    scope_say_network(network, sizeof network);
     say_report(&text, &report, scope.last);
     say(&text, ",\"stop\":%d,\"unjudged\":[", atomic_load(&scope.stop));
     for (int i = 0; i < scope.n_unjudged; i++)
         say(&text, "%s\"%s\"", i ? "," : "", scope.unjudged[i]);
-    say(&text, "],\"on\":%s,\"types\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
-        atomic_load(&scope.on) && ready ? "true" : "false", scope_open_types(),
+    say(&text, "],\"network\":%s,\"on\":%s,\"types\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
+        network, atomic_load(&scope.on) && ready ? "true" : "false",
+        scope_open_types(),
         kinds[verdict->kind], scope.round);
     say_stuck(&text, verdict);
     say(&text, "}}");

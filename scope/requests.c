@@ -30,6 +30,16 @@ static bool grow(void) {
     return true;
 }
 
+/* For the network lens. */
+void scope_op_posted(struct op *op) {
+    op->generation = scope.generation;
+    op->scheduled = false;
+    op->completed = op->arrival = 0;
+    if (op->kind != SEND) /* a send has its flight before it begins */
+        op->flight = NULL;
+    op->posted = scope.network ? scope_now() : 0;
+}
+
 /* NULL: no memory, and from here on nothing is judged. */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
                         long long bytes) {
@@ -48,6 +58,7 @@ struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int pe
                       .index = comm->entered,
                       .cell = scope.cell,
                       .active = true};
+    scope_op_posted(op);
     struct op **head = &scope.ops[place_of(request, scope.room_ops)];
     op->next = *head;
     *head = op;
@@ -70,6 +81,9 @@ void scope_op_remove(struct op *op) {
         if (*at == op) {
             *at = op->next;
             scope.n_ops--;
+            scope_op_landed(op);
+            if (op->twin)
+                scope_op_landed(op->twin);
             free(op->twin);
             if (!op->makes || op->peeked) /* else the library may still write to it */
                 free(op->given);

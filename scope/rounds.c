@@ -18,6 +18,7 @@ static const double patience = 0.1;    /* seconds in a call before the others ar
 static const double second_look = 0.05;
 static const double longest_pause = 1; /* between rounds while nothing changes */
 static const double tick = 0.005;
+static const double glance = 0.0005; /* at the messages of a network */
 
 void scope_nap(double seconds) {
     const struct timespec t = {.tv_nsec = (long)(seconds * 1e9)};
@@ -332,10 +333,11 @@ static void *watch(void *unused) {
     long long epoch = -1;
     for (;;) {
         const bool on = atomic_load(&scope.on) || scope.ending;
-        wait_for_bell(on ? tick : 0.05);
+        wait_for_bell(!on ? 0.05 : scope.network ? glance : tick);
         if (!on)
             continue;
         const double now = scope_now();
+        scope_network_advance(!scope.busy || scope_any_waits(now) || scope_away());
         scope_watch_helpers(now);
         scope_advance_idups();
         if (epoch != scope.epoch) { /* something happened: look soon again */

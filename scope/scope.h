@@ -14,6 +14,7 @@
  *   gate.c         where ranks meet before a call that cannot be left
  *   windows.c      one-sided communication
  *   files.c        collective file calls
+ *   network.c      the lens: messages take the time of a network
  *   unjudged.c     calls that block, or move messages, and are not followed
  *   types.c        derived datatypes that are not freed
  *   judge.c        from the reports of all ranks to a verdict (no MPI in it)
@@ -189,6 +190,12 @@ struct op {
     struct op *twin; /* the send of a sendrecv: it is complete when this is */
     long long bytes, serial;
     long long window; /* the loop of tests that asked for it last */
+    /* Under the network lens: its message, when the receive was posted, when the library first had
+     * it complete, and when it is there, once that is known (scheduled). */
+    struct flight *flight;
+    double posted, completed, arrival;
+    int generation;
+    bool scheduled;
     int kind, peer, tag, index, name, cell;
     bool persistent, active;
     bool counted;   /* it is complete, and its message is in the counts */
@@ -249,6 +256,7 @@ struct scope {
     bool busy, raise, ending, over, crowded;
     bool broken, delivered; /* in this cell: a break, and a call that raised it */
     bool did;               /* communicated in this cell */
+    bool network;           /* messages are delayed */
     bool unhide;            /* what libraries keep in attributes may be out of step */
     bool unclaimed; /* messages are left over that nobody has spoken of yet */
     bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
@@ -382,6 +390,7 @@ void scope_outside_end(void);                /* MPI is about to end */
 /* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
                         long long bytes);
+void scope_op_posted(struct op *op); /* it begins, or, persistent, begins again */
 struct op *scope_op_find(MPI_Request request);
 void scope_op_remove(struct op *op);
 void scope_op_complete(struct op *op, const MPI_Status *status);
@@ -405,6 +414,7 @@ int scope_check(const struct call *call, const struct comm *c, int peer, int tag
 int scope_generalized(MPI_Request *request); /* a request of the scope's own, for the program */
 void scope_drop_messages(void); /* what matched probes took is given up */
 void scope_forget_held(const struct comm *comm);
+void scope_forget_flights(void); /* of what matched probes took */
 
 /* waits.c: one test of one request of the program's; `was` tells of it for the event. */
 int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *was);
@@ -473,6 +483,21 @@ void scope_forget_windows(void); /* their epochs */
 void scope_finish_windows(void);
 /* With all ranks held: ends the epochs that are open. False: it took too long. */
 bool scope_mend_windows(const struct report *reports, double limit);
+
+/* network.c; what it does is said there */
+struct flight *scope_depart(const struct comm *c, int dest, int tag, long long bytes);
+void scope_departed(struct flight *flight, bool at_once);
+void scope_stays(struct flight *flight);
+struct flight *scope_taken(const struct comm *c, int source, int tag);
+bool scope_held(struct op *op); /* asked only while scope.network */
+void scope_op_landed(struct op *op);
+bool scope_unseen(const struct comm *c, int source, int tag);
+void scope_clear_network(void);
+void scope_network_advance(bool inside);
+void scope_network_call(void);
+bool scope_travels(void);
+double scope_due(const struct call *call);
+void scope_say_network(char *text, size_t room);
 
 /* files.c */
 void scope_finish_files(void);

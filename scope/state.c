@@ -87,6 +87,12 @@ static bool is_test(int name) {
            name == CALL_Improbe || name == CALL_Win_test;
 }
 
+/* Calls that start a message and do not see to any. */
+static bool only_starts(int name) {
+    return (name >= CALL_Isend && name <= CALL_Isendrecv_replace) ||
+           (name >= CALL_Send_init && name <= CALL_Startall);
+}
+
 /* Calls that a program makes on its way out of an error; and those that start nothing. */
 static bool cleans_up(int name) {
     return name == CALL_Request_free || name == CALL_Cancel || name == CALL_Comm_free ||
@@ -142,6 +148,8 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         own->tests = 0;
         scope.did = true;
     }
+    if (scope.network && !only_starts(name))
+        scope_network_call();
     *call = (struct call){
         .name = name, .generation = scope.generation, .start = scope_now(), .thread = own};
     return GO;
@@ -195,6 +203,21 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
     return err;
 }
 
+/* Between two polls under the network lens: until a message is due, or, where none is known to be
+ * on its way, for less than any network takes; the core is for who computes. */
+static void bide(double due, long polls) {
+    enum { QUICK = 100 };
+    static const double late = 1.2e-4, longest = 1e-3, shortest = 2e-5;
+    const double left = due > 0 ? due - scope_now() - late : 0;
+    if (left > 0)
+        scope_nap(left < longest ? left : longest);
+    else if (atomic_load_explicit(&scope.wanted, memory_order_relaxed) > 0 ||
+             (due == 0 && polls > QUICK))
+        scope_nap(shortest);
+    else
+        sched_yield();
+}
+
 /* Polls fast at first, as MPI itself would; lets other ranks have the core now and then when there
  * are more ranks than cores, not at each poll, which makes a small reduction three times as slow;
  * and rests once a round has found that nothing is on its way. */
@@ -204,8 +227,12 @@ int scope_pause(struct call *call) {
         call->pause = scope_now();
     call->thread->waiting = call;
     const bool rest = !scope.in_flight && call->polls > QUICK;
+    const bool network = scope.network;
+    const double due = network ? scope_due(call) : 0;
     scope_unlock();
-    if (rest || atomic_load_explicit(&scope.wanted, memory_order_relaxed) > 0) {
+    if (network)
+        bide(due, call->polls);
+    else if (rest || atomic_load_explicit(&scope.wanted, memory_order_relaxed) > 0) {
         const struct timespec nap = {.tv_nsec = rest ? 100000 : 20000};
         nanosleep(&nap, NULL);
     } else if (call->polls % POLLS_PER_YIELD == 0 && (scope.crowded || call->polls > QUICK)) {
@@ -539,6 +566,7 @@ void scope_switch(bool on) {
         scope_forget_counts();
         scope_forget_comms();
         scope_forget_windows();
+        scope_clear_network();
         atomic_store(&scope.stop, NO_STOP); /* asked for while nobody listened */
         scope.epoch++;
     }

@@ -69,6 +69,10 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
     }
     if (op && op->generalized && scope_peek(op, done, status) == MPI_SUCCESS && !*done)
         return MPI_SUCCESS;
+    if (op && scope.network && scope_held(op)) {
+        *done = 0;
+        return MPI_SUCCESS;
+    }
     int err = PMPI_Test(request, done, status);
     if (!*done && err == MPI_SUCCESS)
         return err;
@@ -88,6 +92,8 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
         }
     }
     if (op && op->persistent) {
+        scope_op_landed(op);
+        op->flight = NULL;
         op->active = op->counted = op->cancelled = op->peeked = false;
     } else if (op) {
         scope_op_remove(op);
@@ -233,6 +239,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
                      : PMPI_Request_get_status(requests[i], flag, &own);
         if (err)
             return scope_end(&call, c, err);
+        *flag = *flag && !(op && scope.network && scope_held(op));
     }
     call.requests = requests;
     call.n_requests = count;
@@ -377,8 +384,10 @@ static int look_at(MPI_Request request, int *done, MPI_Status *status) {
         *done = 1;
         return scope.code;
     }
-    return op && op->active ? scope_peek(op, done, status)
-                            : PMPI_Request_get_status(request, done, status);
+    const int err = op && op->active ? scope_peek(op, done, status)
+                                     : PMPI_Request_get_status(request, done, status);
+    *done = *done && !(op && scope.network && scope_held(op));
+    return err;
 }
 
 int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {

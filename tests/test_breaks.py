@@ -18,8 +18,8 @@ WARM = 20  # breaks after which everything that is made once has been made
 BREAKS = 200
 LIMIT = 30.0  # seconds a cell may take
 ROOM = 2e6  # bytes a rank may have grown by
-# MPICH keeps what the ranks sent each other in collectives that did not fit (README's Limits).
-KEPT = {"unlike roots": 5e6} if mpi.name() == "mpich" else {}
+# The library keeps what was sent in collectives that did not fit (README's Limits).
+KEPT = {"unlike roots": 5e6 if mpi.name() == "mpich" else 1e6}
 
 SETTING = """
 import gc

@@ -539,7 +539,7 @@ def test_measure_is_one_point_and_a_deadlock_costs_nothing(cluster):
     )
     assert list(table.columns) == tables.COLUMNS
     assert table[["source", "variant", "ranks", "bytes"]].drop_duplicates().values.tolist() == [
-        ["engines", "overlap", 3, 8000]
+        ["this run", "overlap", 3, 8000]
     ]
     assert table["repetition"].tolist() == [1, 2, 3, 4]
     with pytest.raises(ringside.Deadlock):

@@ -22,6 +22,7 @@ import pytest
 LIMIT = 30.0  # seconds, after which a cell hangs
 LIMIT_LATER = 8.0  # once two have hung, as the run has failed already
 BUDGET = 270.0  # seconds for all; what is left then is told as not run
+LONGEST = 295.0
 VERDICTS = {
     "deadlock": ("deadlock",),
     "starved": ("starved",),
@@ -240,42 +241,56 @@ def main() -> None:
 # ------------------------------------------------------------------------------- the tests' side
 
 
-@pytest.mark.parametrize("way", ["person", "nbval"])
 @pytest.mark.parametrize("first", range(0, len(CATEGORIES), 2))
-def test_every_case_ends_as_its_truth_says(cluster, tmp_path, way, first):
-    """In an interactive notebook everything; as nbval runs it, a good half.
+def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
+    """In an interactive notebook everything; as nbval runs it, a good half, in another notebook
+    at the same time.
 
     What fails once and then not is told as a warning: on a crowded machine a rank may
     get no core for longer than a case allows.
     """
     categories = CATEGORIES[first : first + 2]
-    wanted = [case for case in cases.TABLE if case.category in categories]
-    wanted = [case for case in wanted if way == "person" or case in SECOND]
     pattern = f"^({'|'.join(categories)})/"
-    outcomes = outcomes_of(pattern, way, tmp_path)
-    assert len(outcomes) == len(wanted)
-    failed = [outcome for outcome in outcomes if outcome.fault]
-    if failed:
-        # All of them, in their order: what an earlier case leaves behind fails again.
-        names = {one.name for one in failed}
-        again = [one for one in outcomes_of(pattern, way, tmp_path) if one.fault]
-        twice = [one for one in again if one.name in names]
-        assert not twice, "\n\n".join(
-            [f"{len(twice)} of {len(outcomes)} cases failed twice ({way})", *map(told, twice)]
-        )
-        warnings.warn("\n\n".join(["failed once", *map(told, failed + again)]), stacklevel=1)
+    wanted = [case for case in cases.TABLE if case.category in categories]
+    runs = {way: begun(pattern, way, tmp_path) for way in ("person", "nbval")}
+    request.addfinalizer(lambda: [run.terminate() for run in runs.values()])
+    for way, run in runs.items():
+        outcomes = outcomes_of(run, way, tmp_path)
+        assert len(outcomes) == sum(way == "person" or case in SECOND for case in wanted)
+        failed = [outcome for outcome in outcomes if outcome.fault]
+        if failed:
+            # All of them, in their order: what an earlier case leaves behind fails again.
+            names = {one.name for one in failed}
+            for other in runs.values():
+                other.wait(LONGEST)
+            again = outcomes_of(begun(pattern, way, tmp_path), way, tmp_path)
+            twice = [one for one in again if one.fault and one.name in names]
+            assert not twice, "\n\n".join(
+                [f"{len(twice)} of {len(outcomes)} cases failed twice ({way})", *map(told, twice)]
+            )
+            warnings.warn("\n\n".join(["failed once", *map(told, failed)]), stacklevel=1)
 
 
-def outcomes_of(pattern: str, way: str, directory: Path) -> list[Outcome]:
-    """Runs the cases whose category and name match, in a notebook of their own."""
+def begun(pattern: str, way: str, directory: Path) -> subprocess.Popen:
+    """Begins to run the cases whose category and name match, in a notebook of their own."""
     environment = notebook.as_a_person() if way == "person" else notebook.as_nbval()
-    command = [sys.executable, __file__, "outcomes", "-k", pattern]
+    command = [sys.executable, __file__, f"outcomes-{way}", "-k", pattern]
     command += ["--second"] * (way == "nbval")
-    run = subprocess.run(
-        command, cwd=directory, env=environment, capture_output=True, text=True, timeout=295
-    )
-    assert run.returncode == 0, run.stderr[-3000:]
-    lines = (directory / "outcomes").read_text().splitlines()
+    with open(directory / f"errors-{way}", "w") as errors:
+        return subprocess.Popen(
+            command, cwd=directory, env=environment, stdout=errors, stderr=errors
+        )
+
+
+def outcomes_of(run: subprocess.Popen, way: str, directory: Path) -> list[Outcome]:
+    """What came of it."""
+    try:
+        code = run.wait(LONGEST)
+    except subprocess.TimeoutExpired:
+        run.terminate()
+        raise
+    assert code == 0, (directory / f"errors-{way}").read_text()[-3000:]
+    lines = (directory / f"outcomes-{way}").read_text().splitlines()
     return [Outcome(**json.loads(line)) for line in lines]
 
 

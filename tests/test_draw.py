@@ -1,6 +1,7 @@
 """The pictures, by the data drawn in them: bars, arrows, lines and the sentence, not pixels."""
 
 from itertools import pairwise
+from types import SimpleNamespace
 
 import matplotlib
 import pytest
@@ -397,7 +398,7 @@ def test_rank_zero_is_on_top_with_whole_ranks_as_ticks():
 def test_blocked_time_is_hatched_from_the_start_of_the_call():
     ax = draw.timeline(events(recv(0, 1.0, 2.0, 1, blocked=0.75), send(1, 1.7, 2.0, 0)))
     ((corners),) = collection(ax, "blocked")
-    assert (corners[0][0], corners[2][0]) == (1.0, 1.75)
+    assert (corners[0][0], corners[2][0]) == (0.0, 0.75)
     assert next(c for c in ax.collections if c.get_gid() == "blocked").get_hatch()
     assert "blocked" in legend(ax)
 
@@ -695,7 +696,9 @@ class Doubled:
 
 def test_by_bytes_draws_medians_fits_and_the_step():
     """A mean for a median, a fit in other units, or a series lost when sources differ."""
-    ax = draw.by_bytes(times_by_bytes(), fits={"twice": Doubled()}, step=(64, 1024))
+    steps = [SimpleNamespace(after=64, before=1024, bend=False)]
+    steps += [SimpleNamespace(after=2, before=64, bend=True)]
+    ax = draw.by_bytes(times_by_bytes(), fits={"twice": Doubled()}, steps=steps)
     engines, report, fit = (list(line.get_ydata()) for line in ax.lines)
     assert engines == pytest.approx([2e-6, 64e-6, 1024e-6])
     assert report == pytest.approx([2e-5, 64e-5, 1024e-5])
@@ -704,7 +707,10 @@ def test_by_bytes_draws_medians_fits_and_the_step():
     assert len(set(markers)) == 2
     assert (ax.get_xscale(), ax.get_yscale()) == ("log", "log")
     assert draw.text(ax).startswith("Blocking (engines) takes 2 µs for 2 B and 1.02 ms for 1 KiB")
-    assert draw.text(ax).endswith("the step lies between 64 B and 1 KiB.")
+    words = "a step lies between 64 B and 1 KiB; a bend lies between 2 B and 64 B."
+    assert draw.text(ax).endswith(words)
+    labels = [text.get_text() for text in ax.get_legend().get_texts()]
+    assert labels[-2:] == ["step", "bend"]
 
 
 def test_by_ranks_tells_how_the_time_grows():

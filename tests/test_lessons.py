@@ -12,6 +12,9 @@ NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
 
 
+ANSWER = "*Your answer:*"
+
+
 @pytest.fixture(params=LESSONS, ids=lambda path: path.stem)
 def lesson(request):
     return request.param
@@ -47,12 +50,18 @@ def test_cells_are_short_and_explained(lesson):
 
 
 def test_what_is_to_be_predicted_is_folded_away(lesson):
-    """JupyterLab shows it when the cell is run; solutions open when they are clicked."""
-    asked, solved = False, False
+    """There is a place for the answer; JupyterLab shows what comes when the cell is run, and
+    solutions when they are clicked."""
+    asked = solved = answered = False
     for cell in json.loads(lesson.read_text())["cells"]:
         folded = cell["metadata"].get("jupyter", {})
         if cell["cell_type"] == "markdown":
             text = "".join(cell["source"])
+            if asked and not answered:
+                assert text == ANSWER, "there is no place for the answer"
+                answered = True
+                continue
+            answered = False
             asked, solved = "**Predict" in text, " solution" in text and text.strip()[-1] in ":."
         elif asked and cell["outputs"]:
             assert folded.get("outputs_hidden"), "".join(cell["source"])

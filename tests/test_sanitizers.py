@@ -97,6 +97,7 @@ def test_memcheck_finds_nothing(tmp_path, name):
     program = compiled(tmp_path, HERE / f"{name}.c")
     scope = kernels.directory() / "libscope.so"
     checked = [valgrind, "--quiet", "--leak-check=full", "--show-leak-kinds=definite"]
+    checked += ["--errors-for-leak-kinds=definite"]
     checked += ["--num-callers=40", f"--log-file={tmp_path}/found.%p", "--fair-sched=yes"]
     checked += [f"--suppressions={HERE / 'memcheck.supp'}", f"--error-exitcode={FOUND}"]
     command = ["env", f"LD_PRELOAD={scope}", *checked, program, *arguments(name, tmp_path)]

@@ -8,6 +8,7 @@ import re
 import signal
 import subprocess
 import sys
+import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -579,9 +580,24 @@ def judge(cluster, program):
     except RemoteError as error:
         wrong = mistold(program, error)
         return f"{wrong}. {said(error)}" if wrong else ""
+    except ringside.RankDied as death:
+        if not crashes(program):
+            return told(cluster, death)
+        make_ready(cluster)
+        crashed.append(program.seed)
+        return ""
     except Exception as error:
         return told(cluster, error)
     return f"terminated: {answers}"
+
+
+CRASHES = 3  # of a hundred programs; README's Limits tell how many of four thousand
+crashed = []  # seeds
+
+
+def crashes(program):
+    """Whether Open MPI may crash in it: unlike collectives meet."""
+    return mpi.name() == "openmpi" and all(end.mismatch for end in truth(program).ends)
 
 
 def finish(cluster, batch):
@@ -645,8 +661,10 @@ def examine(cluster, seeds):
         found += examine_good(cluster, good[at : at + BATCH])
     for program in made:
         if not truth(program).good:
-            pids = cluster.view.apply(os.getpid)
+            pids, before = cluster.view.apply(os.getpid), len(crashed)
             wrong = judge(cluster, program)
+            if len(crashed) > before:
+                pids = cluster.view.apply(os.getpid)
             sick, checks = look_after(cluster, program)
             found.append((program, [wrong, sick, *ailments(checks, pids)]))
     return [
@@ -669,8 +687,36 @@ def test_random_programs(six, first):
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, 4_000, 100))
 def test_many_random_programs(six, first):
+    before = len(crashed)
     failures = examine(six, range(first, first + 100))
     assert not failures, report(failures)
+    assert len(crashed) - before <= CRASHES, crashed
+    if crashed[before:]:
+        warnings.warn(f"Open MPI crashed in programs {crashed[before:]}", stacklevel=1)
+
+
+@pytest.fixture
+def network(six):
+    """Six ranks between which messages take the time of a network."""
+    six.network(latency=3e-4, bandwidth=1e9)
+    yield six
+    six.network(None)
+
+
+def test_random_programs_under_the_network_lens(network):
+    failures = examine(network, range(5_000, 5_020))
+    assert not failures, report(failures)
+    assert network.played() is not None
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("progress", [True, False])
+@pytest.mark.parametrize("first", range(5_000, 5_500, 100))
+def test_many_random_programs_under_the_network_lens(network, first, progress):
+    network.network(latency=3e-4, bandwidth=1e9, nodes=3, progress=progress)
+    failures = examine(network, range(first, first + 100))
+    assert not failures, report(failures)
+    assert network.played() is not None
 
 
 @pytest.fixture(scope="module")

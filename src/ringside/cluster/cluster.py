@@ -12,9 +12,10 @@ from contextlib import contextmanager
 from ringside.cluster import files, room
 from ringside.cluster.keeper import Keeper
 from ringside.errors import ClusterError, Interrupted, RankDied
+from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
-ATTEMPTS = 3  # other programs may take a port between its choice and its use
+ATTEMPTS = 6  # another program, or notebook, may take a port between its choice and its use
 DRAIN_LIMIT = 5.0
 RESTART_LIMIT = 60.0
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died
@@ -251,6 +252,7 @@ class Cluster:
         self.switch(True)
         self.insist(False)
         self.quiet(QUIET)
+        self._play(None)
         self.client.verdict = None
 
     def _idle(self) -> bool | None:
@@ -288,6 +290,7 @@ class Cluster:
         `bytes`; `comm`: 0 is MPI_COMM_WORLD. `request`: the same number in the call that starts a
         nonblocking operation and the one that completes it, 0 for none; MPI_Sendrecv has two rows,
         its receive with the number negated. `seq` counts a rank's calls. `left`: a break ended it.
+        `attrs["source"]`: the network that is played, "" for none.
         """
         import pandas as pd
 
@@ -296,6 +299,7 @@ class Cluster:
             for rank, events in enumerate(self._ask("events"))
         ]
         table = pd.concat(tables, ignore_index=True)
+        table.attrs["source"] = str(self.played() or "")
         if len(table):
             zero = table["start"].min()
             table["start"] -= zero
@@ -313,6 +317,53 @@ class Cluster:
     def insist(self, on: bool) -> None:
         """Serve every MPI_Send as MPI_Ssend, to expose programs that rely on buffering."""
         self._ask("insist", on=bool(on))
+
+    def network(
+        self,
+        latency: float | None,
+        bandwidth: float = 1e9,
+        nodes: int | None = None,
+        progress: bool = True,
+    ) -> None:
+        """The network lens: messages take the time of a network between the ranks; None: no more.
+
+        A message is there `latency` seconds and bytes/`bandwidth` after it could begin: a short one
+        (that the library sends at once) when it was sent, a long one when it was sent and its
+        receive posted; one at a time on each node's way out and way in. With `nodes` the ranks are
+        dealt out among so many in blocks, and only messages between two of them are delayed; else
+        each rank is a node of its own. `progress=False`: a long message begins only when its
+        receiver waits or tests. Data, order and verdicts stay as they are, and nothing is faster
+        than on this machine. Collectives, one-sided and file calls are not delayed; of more than
+        4,096 messages under way the rest is not. Lasts until new ranks are started.
+        Raises TypeError, ValueError, and ClusterError while a cell runs.
+        """
+        wanted = None
+        if latency is not None:
+            wanted = checked(latency, bandwidth, nodes, progress, self.n)
+        if self.client.ranks_with_work() or self._idle() is not True:
+            raise ClusterError(
+                "the network is changed between two cells, and ranks are at work: wait for the "
+                "cell, or stop it"
+            )
+        self._play(wanted)
+
+    def _play(self, wanted: Network | None) -> None:
+        if wanted is None:
+            self._ask("network", path=None, network={})
+            return
+        with files.passing(self._run, "network") as path:
+            on = self._ask("network", path=str(path), network=wanted.asked())
+        if not all(on):
+            self._play(None)
+            raise ClusterError(
+                f"rank {on.index(False)} cannot share memory with the others: the network lens "
+                "needs all ranks on one machine, with room for a file in the IPython directory"
+            )
+
+    def played(self) -> Network | None:
+        """The network that the lens plays, or None."""
+        found = self._ask("state")[0]["network"]
+        return Network(**found) if found else None
 
     def interrupt(self) -> None:
         """Free every rank that is stuck in MPI."""

@@ -9,6 +9,8 @@ import re
 import shutil
 import socket
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
@@ -145,6 +147,18 @@ def _ranks(run: Path) -> set[int]:
         except OSError:  # another user's, or gone
             continue
     return found
+
+
+@contextmanager
+def passing(run: Path, name: str) -> Iterator[Path]:
+    """An empty file in the cluster's directory, removed at the end of the block."""
+    path = run / name
+    path.unlink(missing_ok=True)
+    path.touch(mode=0o600)
+    try:
+        yield path
+    finally:
+        path.unlink(missing_ok=True)
 
 
 def end_ranks(run: Path, grace: float = GRACE) -> None:

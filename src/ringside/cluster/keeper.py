@@ -70,6 +70,9 @@ class Keeper:
             raise ClusterError(
                 f"the cluster did not answer within {limit:.0f} s. End it with cluster.stop()"
             ) from None
+        except KeyboardInterrupt:
+            future.cancel()  # else the loop complains of it at its end
+            raise
 
     def lives(self) -> bool:
         """Whether the controller does, and this."""

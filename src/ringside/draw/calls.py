@@ -58,6 +58,10 @@ def _calls(rows: list) -> list:
     return list(calls.values())
 
 
+def _earlier(row, seconds: float):
+    return row._replace(start=row.start - seconds, end=row.end - seconds)
+
+
 def _blocked_words(calls: list, span: float, broken: bool) -> str:
     """Who was blocked longest, how long, and in which call; of a broken run, who to the end."""
     total: Counter = Counter()
@@ -141,10 +145,11 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
         ax.text(0.5, 0.5, "no MPI call", ha="center", transform=ax.transAxes, fontsize=FONT)
         return finish(ax, f"No MPI call{where} was recorded, so there is nothing to see.", 30)
 
-    begin = min(row.start for row in calls)
-    span = max(row.end for row in calls) - begin or 1e-6
+    first = min(row.start for row in calls)  # the picture's time begins there
+    calls, every = ([_earlier(row, first) for row in some] for some in (calls, every))
+    span = max(row.end for row in calls) or 1e-6
     unit, scale = clock(span)
-    ax.set_xlim(begin - 0.02 * span, begin + 1.03 * span)
+    ax.set_xlim(-0.02 * span, 1.03 * span)
     ax.xaxis.set_major_locator(MaxNLocator(8, steps=[1, 2, 5, 10]))
     ax.xaxis.set_major_formatter(FuncFormatter(lambda t, _: f"{t / scale:.6g}"))
     ax.set_xlabel(f"Time ({unit})", fontsize=FONT)
@@ -157,10 +162,12 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
     legend(ax, handles + more_handles, labels + more_labels, 4)
     silent = set(rows) - {row.rank for row in calls}
     for rank in silent:
-        ax.text(begin, level[rank], "no MPI call", va="center", fontsize=FONT - 1, color=INK)
+        ax.text(0, level[rank], "no MPI call", va="center", fontsize=FONT - 1, color=INK)
     broken = any(message.end is None for message in shown) or not shown
     parts = [_blocked_words(calls, span, broken), _message_words(shown, calls)]
-    return finish(ax, sentence("; ".join(filter(None, parts))), 48)
+    found = sentence("; ".join(filter(None, parts)))
+    network = events.attrs.get("source", "")
+    return finish(ax, f"{found} Played: a {network}." if network else found, 48)
 
 
 def _box_of(start: float, end: float, row: int) -> list[tuple[float, float]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -41,6 +42,14 @@ def _size(nbytes: float, _=None) -> str:
         if nbytes >= scale:
             return f"{nbytes / scale:.3g} {unit}"
     return f"{nbytes:.3g} B"
+
+
+def _found(parts: list[str], table: DataFrame) -> str:
+    """The sentence of a picture, and the network that was played, unless the parts name it."""
+    sources = table["source"].unique() if "source" in table else []
+    played = [f"Played: a {one}." for one in sources if one.startswith("network of")]
+    words = sentence("; ".join(parts))
+    return words if len(sources) > 1 else " ".join([words, *played])
 
 
 def _series(table: DataFrame, by: str) -> dict[str, Any]:
@@ -93,14 +102,14 @@ def by_bytes(
     table: DataFrame,
     ax: Axes | None = None,
     fits: dict[str, Any] | None = None,
-    step: tuple[float, float] | None = None,
+    steps: Sequence[Any] = (),
 ) -> Axes:
     """Times by message size on two logarithmic axes, from a tidy table.
 
     ``table`` has the columns ``source``, ``variant``, ``bytes`` and ``seconds``, one row a
     measurement. A mark is a median, the band about it holds eight measurements of ten. ``fits``
-    are drawn as lines, by name: anything with ``predict(bytes) -> seconds``. ``step`` is the pair
-    of sizes, in bytes, between which the times jump.
+    are drawn as lines, by name: anything with ``predict(bytes) -> seconds``. ``steps``: what
+    ``fit.steps`` found, each between two sizes, in bytes, a step or a bend.
     """
     ax = axes_for(ax, 5.4)
     series = _series(table, "bytes")
@@ -108,9 +117,14 @@ def by_bytes(
     sizes = np.unique(table["bytes"])
     handles += _fits(ax, fits, sizes, sizes)
     labels = [*series, *(fits or {})]
-    if step:
-        handles.append(ax.axvspan(*step, color=OKABE_ITO["yellow"], hatch="///", alpha=0.5))
-        labels.append("step")
+    for kind, bend, colour, hatch in (
+        ("step", False, "yellow", "///"),
+        ("bend", True, "sky", "..."),
+    ):
+        found = [one for one in steps if one.bend == bend]
+        look = {"color": OKABE_ITO[colour], "hatch": hatch, "alpha": 0.5}
+        handles += [ax.axvspan(one.after, one.before, **look) for one in found][:1]
+        labels += [kind] * bool(found)
     _sizes(ax, sizes)
     ax.set_yscale("log")
     ax.set_ylabel("Time (s)", fontsize=FONT)
@@ -123,9 +137,10 @@ def by_bytes(
             f"{name} takes {duration(deciles[0.5].iloc[0])} for {_size(first)} and "
             f"{duration(deciles[0.5].iloc[-1])} for {_size(last)}"
         )
-    if step:
-        parts.append(f"the step lies between {_size(step[0])} and {_size(step[1])}")
-    return finish(ax, sentence("; ".join(parts)), 60)
+    for one in steps:
+        kind = "bend" if one.bend else "step"
+        parts.append(f"a {kind} lies between {_size(one.after)} and {_size(one.before)}")
+    return finish(ax, _found(parts, table), 60)
 
 
 def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | None = None) -> Axes:
@@ -154,7 +169,7 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
         minimum, maximum = deciles.index[0], deciles.index[-1]
         times = deciles[0.5].iloc[-1] / deciles[0.5].iloc[0]
         parts.append(f"{name} takes {times:.2g} times as long on {maximum} ranks as on {minimum}")
-    return finish(ax, sentence("; ".join(parts)), 60)
+    return finish(ax, _found(parts, table), 60)
 
 
 def residuals(table: DataFrame, ax: Axes | None = None) -> Axes:
@@ -209,7 +224,7 @@ def overlap(table: DataFrame, ax: Axes | None = None) -> Axes:
     legend(ax, handles, ["work alone", "communication alone", "both at once"], 3)
     hidden = (talk + work - both) / talk
     parts = [f"{case}: {share:.0%}" for case, share in zip(table["case"], hidden, strict=True)]
-    return finish(ax, f"Hidden of the communication: {', '.join(parts)}.", 48)
+    return finish(ax, _found([f"hidden of the communication: {', '.join(parts)}"], table), 48)
 
 
 def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:

@@ -234,6 +234,8 @@ class RingsideKernel(IPythonParallelKernel):
                 return getattr(scope, action)(bool(content["on"])), []
             case "quiet":
                 return scope.quiet(float(content["seconds"])), []
+            case "network":
+                return scope.network(content["path"], **content["network"]), []
             case action:
                 raise ValueError(f"unknown scope request {action!r}")
 

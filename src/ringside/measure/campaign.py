@@ -34,6 +34,11 @@ def run(sweep, cluster=None, retry: bool = False):
     Raises CampaignError, before anything runs, for a sweep that cannot be carried out, and
     KeyboardInterrupt after Ctrl-C, when all ranks have ended.
     """
+    if cluster is not None and (network := cluster.played()):
+        raise CampaignError(
+            f"the lens plays a {network}, and a campaign's table is of the machine. Take it off "
+            "with cluster.network(None); campaign.measure measures a point under it."
+        )
     ready = plan(sweep, cluster)
     carry_out(ready, cluster, retry)
     return read(ready.results)
@@ -102,7 +107,8 @@ def measure(
 
     For a lesson, where a sweep file would be too much. One repetition is carried out first with
     the scope watching, so that a variant that deadlocks raises Deadlock and the engines go on;
-    then the scope steps aside. Raises CampaignError for what cannot be measured.
+    then the scope steps aside. Under the network lens it stays, and `source` names the network.
+    Raises CampaignError for what cannot be measured.
     """
     entry = {"kernel": kernel, "variants": [variant], "ranks": [ranks], "bytes": [nbytes]}
     sweep = {"repetitions": repetitions, "sweep": [entry | {"settings": settings}]}
@@ -110,10 +116,12 @@ def measure(
     [point] = ready.points
     count = nbytes // kernels.unit_bytes(kernel)
     cluster.view.apply_sync(timed, kernel, ranks, variant, count, 1, settings)
+    network = cluster.played()
     try:
-        return frame(on_engines(ready, point, cluster))
+        table = frame(on_engines(ready, point, cluster, watched=network is not None))
     except Failed as failure:
         raise CampaignError(f"{point}: {failure}") from None
+    return table.assign(source=str(network) if network else "this run")
 
 
 def failures(results):

@@ -85,12 +85,13 @@ def _too_long(plan: Plan) -> Failed:
     )
 
 
-def on_engines(plan: Plan, point: Point, cluster) -> list[str]:
-    """The rows of one point from a cluster's first `ranks` engines, the scope stepped aside."""
+def on_engines(plan: Plan, point: Point, cluster, watched: bool = False) -> list[str]:
+    """The rows of one point from a cluster's first `ranks` engines. The scope steps aside, unless
+    they are to be `watched`, as under the network lens."""
     count = point.bytes // kernels.unit_bytes(point.kernel)
     repetitions = plan.warmup + plan.repetitions
     settings = plan.settings[point.program]
-    cluster.switch(False)
+    cluster.switch(watched)
     try:
         result = cluster.view.apply_async(
             timed, point.kernel, point.ranks, point.variant, count, repetitions, settings

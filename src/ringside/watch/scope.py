@@ -57,6 +57,9 @@ def load() -> None:
     library.scope_name.restype = ctypes.c_char_p
     for name in ("scope_busy", "scope_insist", "scope_switch"):
         getattr(library, name).argtypes = [ctypes.c_bool]
+    library.scope_network.restype = ctypes.c_bool
+    library.scope_network.argtypes = [ctypes.c_char_p] + 2 * [ctypes.c_double]
+    library.scope_network.argtypes += [ctypes.c_int, ctypes.c_bool]
     library.scope_events.restype = ctypes.c_longlong
     library.scope_events.argtypes = [ctypes.c_void_p, ctypes.c_longlong]
     _library = library
@@ -112,6 +115,14 @@ def insist(on: bool) -> None:
     _scope().scope_insist(on)
 
 
+def network(path: str | None, latency=0.0, bandwidth=1.0, nodes=1, progress=True) -> bool:
+    """The network lens (`ringside.watch.network.Network`): messages are delayed as there. `path`:
+    an empty file, the same for all ranks, which may be removed when all have answered; None takes
+    the lens off. On all ranks alike, between two cells. Returns whether it is on."""
+    where = None if path is None else path.encode()
+    return _scope().scope_network(where, latency, bandwidth, nodes, progress)
+
+
 def stop(reason: int = Stop.USER) -> None:
     """Asks all ranks to leave the calls in which they are stuck. Returns at once."""
     _scope().scope_stop(int(reason))
@@ -119,8 +130,8 @@ def stop(reason: int = Stop.USER) -> None:
 
 def state() -> dict:
     """What this rank is doing now: state, call, seconds in it, and what it waits for; `types`: how
-    many derived datatypes it has made and not freed; `stop`: the reason it was asked for and has
-    not followed yet, or 0."""
+    many derived datatypes it has made and not freed; `network`: the network that is played, or
+    None; `stop`: the reason it was asked for and has not followed yet, or 0."""
     return _text(_scope().scope_state)
 
 
