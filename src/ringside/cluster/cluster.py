@@ -15,7 +15,7 @@ from ringside.errors import ClusterError, Interrupted, RankDied
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
-ATTEMPTS = 6  # another program, or notebook, may take a port between its choice and its use
+ATTEMPTS = 3  # another program, or notebook, may take a port between its choice and its use
 DRAIN_LIMIT = 5.0
 RESTART_LIMIT = 60.0
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died

@@ -39,6 +39,11 @@ class _Logged(launcher.LocalProcessLauncher):
         """What is set for it: IPython's directory too, where it had to make one."""
         return super().get_env() | {"IPYTHONDIR": str(self.run.parent.parent)}
 
+    def start(self, *arguments):
+        """Start it, with a log of its own: ipyparallel's goes on in that of one before it."""
+        (self.run / self.log_name).unlink(missing_ok=True)
+        return super().start(*arguments)
+
     def get_output(self, remove=False) -> str:
         """What it has written so far."""
         return files.read(self.run, self.log_name)
@@ -98,7 +103,7 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
 
     def start(self, n: int):
         """Start n ranks."""
-        for old in [*self.run.glob("rank-*.*"), self.run / self.log_name]:
+        for old in self.run.glob("rank-*.*"):
             old.unlink(missing_ok=True)
         return super().start(n)
 
