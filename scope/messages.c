@@ -44,9 +44,13 @@ static int label(int tag) { return tag == MPI_ANY_TAG ? ANY_LABEL : tag; }
 
 /* ---- sends ---- */
 
-static int start_send(const void *buf, count_t count, MPI_Datatype type, int dest, int tag,
-                      MPI_Comm comm, enum how how, MPI_Request *request) {
-    switch (how) {
+static enum how lens(enum how how) {
+    return how == STANDARD && atomic_load(&scope.insist) ? SYNCHRONOUS : how;
+}
+
+static int begin(const void *buf, count_t count, MPI_Datatype type, int dest, int tag,
+                 MPI_Comm comm, enum how how, MPI_Request *request) {
+    switch (lens(how)) {
     case SYNCHRONOUS:
         return P(Issend)(buf, count, type, dest, tag, comm, request);
     case BUFFERED:
@@ -58,14 +62,33 @@ static int start_send(const void *buf, count_t count, MPI_Datatype type, int des
     }
 }
 
-/* Notes the flight in the send, if it is one that is waited for. */
-static void sent(struct op *op, struct flight *flight) {
-    if (op)
-        op->flight = flight;
+/* Begins a send and counts it. done: it is complete at once; such a send may share its handle with
+ * others, so there is nothing to follow. flight: its message, if the sender waits for it. */
+static int start_send(const struct comm *c, const void *buf, count_t count, MPI_Datatype type,
+                      int dest, int tag, enum how how, MPI_Request *request, int *done,
+                      struct flight **flight) {
+    const int peer = scope_peer(c, dest);
+    struct flight *leaves = scope_depart(c, peer, tag, scope_bytes(count, type));
+    const int err = begin(buf, count, type, dest, tag, c->handle, how, request);
+    *done = peer == NO_PEER;
+    *flight = NULL;
+    if (err) {
+        scope_stays(leaves);
+    } else if (!*done) {
+        MPI_Status status;
+        scope_count(SENT, c->number, peer, tag, 1);
+        PMPI_Request_get_status(*request, done, &status);
+        scope_departed(leaves, *done);
+        *flight = *done ? NULL : leaves;
+    }
+    return err;
 }
 
-static enum how lens(enum how how) {
-    return how == STANDARD && atomic_load(&scope.insist) ? SYNCHRONOUS : how;
+/* Notes a request's flight, if the request is one that is followed. */
+static struct op *with_flight(struct op *op, struct flight *flight) {
+    if (op)
+        op->flight = flight;
+    return op;
 }
 
 static int serve_send(struct call *call, struct comm *c, const void *buf, count_t count,
@@ -74,22 +97,18 @@ static int serve_send(struct call *call, struct comm *c, const void *buf, count_
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
-    int done = 0;
+    MPI_Status status;
+    struct flight *flight;
+    int done;
     const int peer = scope_peer(c, dest);
     const long long bytes = scope_bytes(count, type);
-    struct flight *flight = scope_depart(c, peer, tag, bytes);
-    int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), &request);
-    if (err) {
-        scope_stays(flight);
+    int err = start_send(c, buf, count, type, dest, tag, how, &request, &done, &flight);
+    if (err)
         return scope_end(call, c, err);
-    }
-    err = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
-    scope_departed(flight, done);
-    if (peer != NO_PEER)
-        scope_count(SENT, c->number, peer, tag, 1);
-    if (!done && !err) {
-        MPI_Status status;
-        sent(scope_op_add(SEND, request, c, peer, tag, bytes), flight);
+    if (done) {
+        err = PMPI_Test(&request, &done, MPI_STATUS_IGNORE);
+    } else {
+        with_flight(scope_op_add(SEND, request, c, peer, tag, bytes), flight);
         err = scope_wait(call, &request, &status);
     }
     scope_event(call, c, peer, tag, bytes, 0);
@@ -103,25 +122,14 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
         return scope_end(call, c, wrong);
     const int peer = scope_peer(c, dest);
     const long long bytes = scope_bytes(count, type);
-    struct flight *flight = scope_depart(c, peer, tag, bytes);
-    const int err = start_send(buf, count, type, dest, tag, c->handle, lens(how), request);
-    if (err) {
-        scope_stays(flight);
+    struct flight *flight;
+    int done;
+    const int err = start_send(c, buf, count, type, dest, tag, how, request, &done, &flight);
+    if (err)
         return scope_end(call, c, err);
-    }
-    long long serial = 0;
-    if (peer != NO_PEER) {
-        int done = 0;
-        MPI_Status status;
-        scope_count(SENT, c->number, peer, tag, 1);
-        /* A send that is complete at once may share its handle with others: nothing to follow. */
-        PMPI_Request_get_status(*request, &done, &status);
-        scope_departed(flight, done);
-        struct op *op = done ? NULL : scope_op_add(SEND, *request, c, peer, tag, bytes);
-        sent(op, flight);
-        serial = op ? op->serial : 0;
-    }
-    scope_event(call, c, peer, tag, bytes, serial);
+    const struct op *op =
+        done ? NULL : with_flight(scope_op_add(SEND, *request, c, peer, tag, bytes), flight);
+    scope_event(call, c, peer, tag, bytes, op ? op->serial : 0);
     return scope_end(call, c, MPI_SUCCESS);
 }
 
@@ -230,11 +238,11 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         scope_op_add(RECV, requests[0], c, from, label(recvtag), scope_bytes(recvcount, recvtype));
     const int to = scope_peer(c, dest);
     const long long bytes = scope_bytes(sendcount, sendtype);
-    struct flight *flight = scope_depart(c, to, sendtag, bytes);
-    err = start_send(sendbuf, sendcount, sendtype, dest, sendtag, c->handle, lens(STANDARD),
-                     &requests[1]);
+    struct flight *flight;
+    int sent;
+    err = start_send(c, sendbuf, sendcount, sendtype, dest, sendtag, STANDARD, &requests[1], &sent,
+                     &flight);
     if (err) { /* nothing was sent, so nothing is to be received */
-        scope_stays(flight);
         PMPI_Cancel(&requests[0]);
         struct op *op = scope_op_find(requests[0]);
         if (op) {
@@ -243,14 +251,8 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         }
         return scope_end(call, c, err);
     }
-    if (to != NO_PEER) {
-        int done = 0;
-        scope_count(SENT, c->number, to, sendtag, 1);
-        PMPI_Request_get_status(requests[1], &done, &statuses[1]);
-        scope_departed(flight, done);
-        if (!done)
-            sent(scope_op_add(SEND, requests[1], c, to, sendtag, bytes), flight);
-    }
+    if (!sent)
+        with_flight(scope_op_add(SEND, requests[1], c, to, sendtag, bytes), flight);
     call->requests = requests;
     call->n_requests = 2;
     struct op was[2];
@@ -529,8 +531,7 @@ static void matched(struct comm *c, MPI_Message message, int peer, const MPI_Sta
         scope.blind = true;
         return;
     }
-    *one = (struct held){helds, message, c, peer, tag, false,
-                         scope_taken(c, peer, tag)};
+    *one = (struct held){helds, message, c, peer, tag, false, scope_taken(c, peer, tag)};
     helds = one;
     scope_count(HELD, c->number, peer, tag, 1);
 }
@@ -559,19 +560,18 @@ void scope_forget_held(const struct comm *comm) {
 /* A message that the network lens does not show yet is not found. */
 static int probe_once(const struct comm *c, int source, int tag, int *found, MPI_Message *message,
                       MPI_Status *status) {
-    int err = MPI_SUCCESS;
-    if (message && !scope.network)
-        return PMPI_Improbe(source, tag, c->handle, found, message, status);
-    err = PMPI_Iprobe(source, tag, c->handle, found, status);
-    if (err || !*found || status->MPI_SOURCE < 0)
-        return message && !err && *found
-                   ? PMPI_Improbe(source, tag, c->handle, found, message, status)
-                   : err;
-    if (scope_unseen(c, scope_peer(c, status->MPI_SOURCE), status->MPI_TAG))
-        *found = 0;
-    if (*found && message) /* the same one */
-        err = PMPI_Improbe(status->MPI_SOURCE, status->MPI_TAG, c->handle, found, message, status);
-    return err;
+    if (scope.network) {
+        const int err = PMPI_Iprobe(source, tag, c->handle, found, status);
+        if (!err && *found && status->MPI_SOURCE >= 0) {
+            source = status->MPI_SOURCE; /* a matched probe is to take the same one */
+            tag = status->MPI_TAG;
+            *found = !scope_unseen(c, scope_peer(c, source), tag);
+        }
+        if (err || !*found || !message)
+            return err;
+    }
+    return message ? PMPI_Improbe(source, tag, c->handle, found, message, status)
+                   : PMPI_Iprobe(source, tag, c->handle, found, status);
 }
 
 void scope_forget_flights(void) {
@@ -677,9 +677,7 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
     PMPI_Request_get_status(request, &done, &status);
     if (done && !flight)
         return NULL;
-    struct op *op = scope_op_add(UNKNOWN, request, c, NO_PEER, ANY_LABEL, 0);
-    sent(op, flight);
-    return op;
+    return with_flight(scope_op_add(UNKNOWN, request, c, NO_PEER, ANY_LABEL, 0), flight);
 }
 
 #define MRECVS(SUFFIX, COUNT)                                                                    \
@@ -767,19 +765,13 @@ static int serve_isendrecv(struct call *call, struct comm *c, const void *sendbu
         err = P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &part[0]);
     const int from = scope_peer(c, source), to = scope_peer(c, dest);
     const long long bytes = scope_bytes(sendcount, sendtype);
-    struct flight *flight = err ? NULL : scope_depart(c, to, sendtag, bytes);
+    struct flight *flight = NULL;
     int done = 0;
     if (!err)
-        err = start_send(sendbuf, sendcount, sendtype, dest, sendtag, c->handle, lens(STANDARD),
-                         &part[1]);
-    if (!err)
-        err = PMPI_Test(&part[1], &done, MPI_STATUS_IGNORE);
+        err = start_send(c, sendbuf, sendcount, sendtype, dest, sendtag, STANDARD, &part[1], &done,
+                         &flight);
     if (!err)
         err = scope_generalized(request);
-    if (err)
-        scope_stays(flight);
-    else
-        scope_departed(flight, done);
     struct op *op = err ? NULL
                         : scope_op_add(RECV, *request, c, from, label(recvtag),
                                        scope_bytes(recvcount, recvtype));
@@ -795,9 +787,7 @@ static int serve_isendrecv(struct call *call, struct comm *c, const void *sendbu
         *op->twin = (struct op){.kind = SEND, .comm = c, .peer = to, .tag = sendtag,
                                 .bytes = bytes, .active = true,
                                 .generation = scope.generation,
-                                .flight = done ? NULL : flight};
-    if (to != NO_PEER)
-        scope_count(SENT, c->number, to, sendtag, 1);
+                                .flight = flight};
     scope_event(call, c, to, sendtag, bytes, op->serial);
     return scope_end(call, c, MPI_SUCCESS);
 }

@@ -132,7 +132,7 @@ static void release(struct flight *f) {
 /* A send is about to begin. NULL: its message is not delayed. */
 struct flight *scope_depart(const struct comm *c, int dest, int tag, long long bytes) {
     struct flight *f = NULL;
-    if (!network.table || dest < 0 || node_of(dest) == node_of(scope.rank))
+    if (!scope.network || dest < 0 || node_of(dest) == node_of(scope.rank))
         return NULL;
     lock();
     for (int i = 0; i < FLIGHTS && !f; i++) {
@@ -281,7 +281,7 @@ static void look_up(struct op *op, const MPI_Status *status, bool inside) {
 /* A request is forgotten: nobody will ask when its message arrives. */
 void scope_op_landed(struct op *op) {
     struct flight *f = op->flight;
-    if (!f || !network.table || op->generation != scope.generation)
+    if (!f || !scope.network || op->generation != scope.generation)
         return;
     lock();
     if (op->kind == SEND) {
@@ -299,7 +299,7 @@ void scope_op_landed(struct op *op) {
 bool scope_held(struct op *op) {
     MPI_Status status;
     int done = 0;
-    if (!network.table || op->generation != scope.generation || !op->active || op->dead)
+    if (!scope.network || op->generation != scope.generation || !op->active || op->dead)
         return false;
     if (op->kind != SEND && op->kind != RECV && !(op->kind == UNKNOWN && op->flight))
         return false;
@@ -317,7 +317,7 @@ bool scope_held(struct op *op) {
 
 /* Looks after the messages; inside: the program waits or tests. */
 void scope_network_advance(bool inside) {
-    for (struct op *op = network.table ? scope_first() : NULL; op; op = scope_next(op)) {
+    for (struct op *op = scope.network ? scope_first() : NULL; op; op = scope_next(op)) {
         MPI_Status status;
         int done = 0;
         const bool probed = op->kind == UNKNOWN && op->flight;
@@ -336,14 +336,14 @@ void scope_network_advance(bool inside) {
 
 /* The program waits or tests, which only matters to a library that moves messages in there alone. */
 void scope_network_call(void) {
-    if (network.table && !network.progress)
+    if (scope.network && !network.progress)
         scope_network_advance(true);
 }
 
 /* Is a message on its way that the program has asked for, and that the library has already? */
 bool scope_travels(void) {
-    const double now = network.table ? scope_now() : 0;
-    for (struct op *op = network.table ? scope_first() : NULL; op; op = scope_next(op)) {
+    const double now = scope.network ? scope_now() : 0;
+    for (struct op *op = scope.network ? scope_first() : NULL; op; op = scope_next(op)) {
         if (!op->active || !op->counted || op->dead || op->generation != scope.generation)
             continue;
         if (op->kind == SEND ? send_is_held(op)
@@ -355,7 +355,7 @@ bool scope_travels(void) {
 
 /* Does the program not see this message yet, which the library would show to a probe? */
 bool scope_unseen(const struct comm *c, int source, int tag) {
-    if (!network.table)
+    if (!scope.network)
         return false;
     lock();
     struct flight *f = find(c, source, tag, scope_now());
@@ -370,7 +370,7 @@ bool scope_unseen(const struct comm *c, int source, int tag) {
 
 /* The flight of a message that a matched probe takes. */
 struct flight *scope_taken(const struct comm *c, int source, int tag) {
-    if (!network.table)
+    if (!scope.network)
         return NULL;
     lock();
     struct flight *f = find(c, source, tag, scope_now());
@@ -382,10 +382,11 @@ struct flight *scope_taken(const struct comm *c, int source, int tag) {
 
 /* Until when this call has to wait in any case, as far as is known; else 0. */
 double scope_due(const struct call *call) {
+    enum { GLANCE = 16 }; /* requests, as this is asked at each poll */
     double due = 0;
-    if (!network.table || call->mode != ALL)
+    if (!scope.network || call->mode != ALL)
         return 0;
-    for (int i = 0; i < call->n_requests && i < 16; i++) {
+    for (int i = 0; i < call->n_requests && i < GLANCE; i++) {
         const struct op *op = scope_op_find(call->requests[i]);
         if (op && op->active && op->scheduled && op->arrival > due)
             due = op->arrival;
@@ -395,13 +396,14 @@ double scope_due(const struct call *call) {
 
 /* The scope has stepped aside meanwhile: what was under way then may have been received. */
 void scope_clear_network(void) {
-    if (!network.table)
+    if (!scope.network)
         return;
     lock();
     for (int i = 0; i < network.table->top; i++)
         if (network.table->flight[i].dest == scope.rank)
             network.table->flight[i].used = false;
     unlock();
+    scope_forget_flights();
 }
 
 /* ---- for Python (ringside.watch.scope) ---- */
@@ -448,7 +450,7 @@ static struct table *open_table(const char *path, size_t size) {
 
 /* What is played, as JSON. Under the lock. */
 void scope_say_network(char *text, size_t room) {
-    if (!network.table)
+    if (!scope.network)
         snprintf(text, room, "null");
     else
         snprintf(text, room,

@@ -22,7 +22,7 @@ import pytest
 LIMIT = 30.0  # seconds, after which a cell hangs
 LIMIT_LATER = 8.0  # once two have hung, as the run has failed already
 BUDGET = 270.0  # seconds for all; what is left then is told as not run
-LONGEST = 295.0
+LONGEST = 295.0  # seconds for a notebook of cases, its start and its end with them
 VERDICTS = {
     "deadlock": ("deadlock",),
     "starved": ("starved",),
@@ -252,7 +252,7 @@ def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
     categories = CATEGORIES[first : first + 2]
     pattern = f"^({'|'.join(categories)})/"
     wanted = [case for case in cases.TABLE if case.category in categories]
-    runs = {way: begun(pattern, way, tmp_path) for way in ("person", "nbval")}
+    runs = {way: begin(pattern, way, tmp_path) for way in ("person", "nbval")}
     request.addfinalizer(lambda: [run.terminate() for run in runs.values()])
     for way, run in runs.items():
         outcomes = outcomes_of(run, way, tmp_path)
@@ -263,7 +263,7 @@ def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
             names = {one.name for one in failed}
             for other in runs.values():
                 other.wait(LONGEST)
-            again = outcomes_of(begun(pattern, way, tmp_path), way, tmp_path)
+            again = outcomes_of(begin(pattern, way, tmp_path), way, tmp_path)
             twice = [one for one in again if one.fault and one.name in names]
             assert not twice, "\n\n".join(
                 [f"{len(twice)} of {len(outcomes)} cases failed twice ({way})", *map(told, twice)]
@@ -271,7 +271,7 @@ def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
             warnings.warn("\n\n".join(["failed once", *map(told, failed)]), stacklevel=1)
 
 
-def begun(pattern: str, way: str, directory: Path) -> subprocess.Popen:
+def begin(pattern: str, way: str, directory: Path) -> subprocess.Popen:
     """Begins to run the cases whose category and name match, in a notebook of their own."""
     environment = notebook.as_a_person() if way == "person" else notebook.as_nbval()
     command = [sys.executable, __file__, f"outcomes-{way}", "-k", pattern]

@@ -10,8 +10,6 @@ import pytest
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
-
-
 ANSWER = "*Your answer:*"
 
 

@@ -581,22 +581,18 @@ def judge(cluster, program):
         wrong = mistold(program, error)
         return f"{wrong}. {said(error)}" if wrong else ""
     except ringside.RankDied as death:
-        if not crashes(program):
-            return told(cluster, death)
         make_ready(cluster)
-        crashed.append(program.seed)
-        return ""
+        return CRASHED if may_crash(program) else said(death)
     except Exception as error:
         return told(cluster, error)
     return f"terminated: {answers}"
 
 
-CRASHES = 3  # of a hundred programs; README's Limits tell how many of four thousand
-crashed = []  # seeds
+CRASHED = "the library crashed"  # what README's Limits say of Open MPI and unlike collectives
 
 
-def crashes(program):
-    """Whether Open MPI may crash in it: unlike collectives meet."""
+def may_crash(program):
+    """Whether the library may crash in it, without the scope too: unlike collectives meet."""
     return mpi.name() == "openmpi" and all(end.mismatch for end in truth(program).ends)
 
 
@@ -653,18 +649,25 @@ def examine_good(cluster, batch):
 
 
 def examine(cluster, seeds):
-    """Run the programs of these seeds; a paragraph for each that went wrong."""
-    found = []
+    """Run the programs of these seeds; a paragraph for each that went wrong.
+
+    One crash of the library's is told as a warning; a second one is no accident.
+    """
+    found, crashed = [], 0
     made = [generate(seed) for seed in seeds]
     good = [program for program in made if truth(program).good]
     for at in range(0, len(good), BATCH):
         found += examine_good(cluster, good[at : at + BATCH])
     for program in made:
         if not truth(program).good:
-            pids, before = cluster.view.apply(os.getpid), len(crashed)
+            pids = cluster.view.apply(os.getpid)
             wrong = judge(cluster, program)
-            if len(crashed) > before:
+            if wrong == CRASHED:
                 pids = cluster.view.apply(os.getpid)
+                crashed += 1
+                if crashed == 1:
+                    warnings.warn(f"{CRASHED} in program {program.seed}", stacklevel=2)
+                    wrong = ""
             sick, checks = look_after(cluster, program)
             found.append((program, [wrong, sick, *ailments(checks, pids)]))
     return [
@@ -687,12 +690,8 @@ def test_random_programs(six, first):
 @pytest.mark.soak
 @pytest.mark.parametrize("first", range(0, 4_000, 100))
 def test_many_random_programs(six, first):
-    before = len(crashed)
     failures = examine(six, range(first, first + 100))
     assert not failures, report(failures)
-    assert len(crashed) - before <= CRASHES, crashed
-    if crashed[before:]:
-        warnings.warn(f"Open MPI crashed in programs {crashed[before:]}", stacklevel=1)
 
 
 @pytest.fixture

@@ -8,6 +8,7 @@ import signal
 import threading
 import time
 from contextlib import contextmanager
+from dataclasses import asdict
 
 from ringside.cluster import files, room
 from ringside.cluster.keeper import Keeper
@@ -352,7 +353,7 @@ class Cluster:
             self._ask("network", path=None, network={})
             return
         with files.passing(self._run, "network") as path:
-            on = self._ask("network", path=str(path), network=wanted.asked())
+            on = self._ask("network", path=str(path), network=asdict(wanted))
         if not all(on):
             self._play(None)
             raise ClusterError(

@@ -22,6 +22,7 @@ from ringside.draw.page import (
     finish,
     legend,
     number,
+    played,
     rank_words,
     sentence,
 )
@@ -166,8 +167,7 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
     broken = any(message.end is None for message in shown) or not shown
     parts = [_blocked_words(calls, span, broken), _message_words(shown, calls)]
     found = sentence("; ".join(filter(None, parts)))
-    network = events.attrs.get("source", "")
-    return finish(ax, f"{found} Played: a {network}." if network else found, 48)
+    return finish(ax, played(found, [events.attrs.get("source", "")]), 48)
 
 
 def _box_of(start: float, end: float, row: int) -> list[tuple[float, float]]:

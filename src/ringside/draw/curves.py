@@ -21,6 +21,7 @@ from ringside.draw.page import (
     duration,
     finish,
     legend,
+    played,
     sentence,
 )
 
@@ -45,11 +46,7 @@ def _size(nbytes: float, _=None) -> str:
 
 
 def _found(parts: list[str], table: DataFrame) -> str:
-    """The sentence of a picture, and the network that was played, unless the parts name it."""
-    sources = table["source"].unique() if "source" in table else []
-    played = [f"Played: a {one}." for one in sources if one.startswith("network of")]
-    words = sentence("; ".join(parts))
-    return words if len(sources) > 1 else " ".join([words, *played])
+    return played(sentence("; ".join(parts)), table["source"].unique() if "source" in table else [])
 
 
 def _series(table: DataFrame, by: str) -> dict[str, Any]:

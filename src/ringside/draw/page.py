@@ -73,6 +73,12 @@ def sentence(words: str) -> str:
     return words[0].upper() + words[1:] + "."
 
 
+def played(words: str, sources: Iterable[str]) -> str:
+    """A finding, and the networks of the lens behind it that it does not name itself."""
+    networks = [one for one in sources if one.startswith("network of") and one not in words]
+    return " ".join([words, *(f"Played: a {one}." for one in networks)])
+
+
 # --- axes ----------------------------------------------------------------------------------
 
 

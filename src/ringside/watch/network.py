@@ -1,7 +1,9 @@
 """The network lens: what network is played between the ranks, checked and in words."""
 
 import numbers
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
+
+from ringside.watch.waitfor import size
 
 LONGEST = 10.0  # seconds
 FASTEST = 1e15  # bytes a second
@@ -19,12 +21,8 @@ class Network:
     progress: bool
 
     def __str__(self):
-        speed = f"{_time(self.latency)}, {_rate(self.bandwidth)}, {self.nodes} nodes"
+        speed = f"{_time(self.latency)}, {size(self.bandwidth)}/s, {self.nodes} nodes"
         return f"network of {speed}" + ("" if self.progress else ", no progress")
-
-    def asked(self) -> dict:
-        """As the scope takes it."""
-        return asdict(self)
 
 
 def checked(latency, bandwidth, nodes, progress, ranks: int) -> Network:
@@ -57,10 +55,3 @@ def _time(seconds: float) -> str:
         if seconds >= scale:
             return f"{seconds / scale:.3g} {unit}"
     return f"{seconds / 1e-6:.3g} µs"
-
-
-def _rate(rate: float) -> str:
-    for unit, scale in (("GB/s", 1e9), ("MB/s", 1e6), ("kB/s", 1e3)):
-        if rate >= scale:
-            return f"{rate / scale:.3g} {unit}"
-    return f"{rate:.3g} B/s"

@@ -191,12 +191,12 @@ def line(state: dict) -> str:
     return f"rank {rank}: {loop}{call}" + (f" {what}" if what else "") + aside
 
 
-def size(count: int) -> str:
+def size(count: float) -> str:
     """A number of bytes to read: 8 B, 40 kB, 40 MB."""
     for unit, scale in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
         if count >= scale:
             return f"{count / scale:.3g} {unit}"
-    return f"{count} B"
+    return f"{count:.3g} B"
 
 
 def _need(need: dict, started: bool) -> str:
