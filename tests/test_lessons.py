@@ -44,7 +44,9 @@ def test_cells_are_short_and_explained(lesson):
     code = [len("".join(c["source"]).splitlines()) for c in cells if c["cell_type"] == "code"]
     assert sorted(code)[len(code) // 2] <= 5
     assert max(code) <= 15
-    assert sum(c["cell_type"] == "markdown" for c in cells) >= 0.7 * len(code)
+    texts = ["".join(c["source"]) for c in cells if c["cell_type"] == "markdown"]
+    assert len(texts) >= 0.7 * len(code)
+    assert max(len(text.split()) for text in texts) <= 150
 
 
 def test_what_is_to_be_predicted_is_folded_away(lesson):

@@ -334,8 +334,9 @@ class Cluster:
         dealt out among so many in blocks, and only messages between two of them are delayed; else
         each rank is a node of its own. `progress=False`: a long message begins only when its
         receiver waits or tests. Data, order and verdicts stay as they are, and nothing is faster
-        than on this machine. Collectives, one-sided and file calls are not delayed; of more than
-        4,096 messages under way the rest is not. Lasts until new ranks are started.
+        than on this machine. Collectives (but mpi4py's lowercase reductions, which are made of
+        messages), one-sided and file calls are not delayed; of more than 4,096 messages under way
+        the rest is not. Lasts until new ranks are started.
         Raises TypeError, ValueError, and ClusterError while a cell runs.
         """
         wanted = None

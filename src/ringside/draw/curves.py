@@ -9,7 +9,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.lines import Line2D
 from matplotlib.patches import Patch
-from matplotlib.ticker import FuncFormatter, NullLocator, PercentFormatter
+from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocator, PercentFormatter
 
 from ringside.draw.page import (
     FONT,
@@ -95,6 +95,22 @@ def _sizes(ax: Axes, nbytes) -> None:
     ax.set_xlabel("Message (bytes)", fontsize=FONT)
 
 
+def _times(ax: Axes, label: str) -> None:
+    """A logarithmic axis of times that are drawn already, with the unit at each tick."""
+    ax.set_yscale("log")
+    lower, upper = ax.get_ylim()
+    if upper / lower > 300:
+        locator = LogLocator()
+    elif upper / lower > 6:
+        locator = LogLocator(subs=(1, 2, 5))
+    else:
+        locator = MaxNLocator(4)
+    ax.yaxis.set_major_locator(locator)
+    ax.yaxis.set_minor_locator(NullLocator())
+    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    ax.set_ylabel(label, fontsize=FONT)
+
+
 def by_bytes(
     table: DataFrame,
     ax: Axes | None = None,
@@ -123,8 +139,7 @@ def by_bytes(
         handles += [ax.axvspan(one.after, one.before, **look) for one in found][:1]
         labels += [kind] * bool(found)
     _sizes(ax, sizes)
-    ax.set_yscale("log")
-    ax.set_ylabel("Time (s)", fontsize=FONT)
+    _times(ax, "Time")
     _paper(ax)
     legend(ax, handles, labels, 3)
     parts = []
@@ -157,8 +172,7 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
     ax.set_xticks(ranks, [str(n) for n in ranks])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("Ranks", fontsize=FONT)
-    ax.set_yscale("log")
-    ax.set_ylabel("Time (s)", fontsize=FONT)
+    _times(ax, "Time")
     _paper(ax)
     legend(ax, handles, [*series, *(fits or {})], 3)
     parts = []
@@ -219,7 +233,7 @@ def overlap(table: DataFrame, ax: Axes | None = None) -> Axes:
         Line2D([], [], linestyle="", marker="D", color=INK, markersize=10),
     ]
     legend(ax, handles, ["work alone", "communication alone", "both at once"], 3)
-    hidden = (talk + work - both) / talk
+    hidden = ((talk + work - both) / talk).round(2) + 0.0  # no -0%
     parts = [f"{case}: {share:.0%}" for case, share in zip(table["case"], hidden, strict=True)]
     return finish(ax, _found([f"hidden of the communication: {', '.join(parts)}"], table), 48)
 
@@ -245,11 +259,10 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
             ax.plot([at + shift] * 2, [times.min(), times.max()], color=INK, linewidth=1.5)
             ax.plot(at + shift, times.median(), markersize=12, markeredgecolor=INK, **look)
         handles.append(Line2D([], [], linestyle="", markersize=11, **look))
-    ax.set_yscale("log")
+    _times(ax, "Time of one exchange")
     upright = len(variants) > LABELS
     ax.set_xticks(range(len(variants)), variants, fontsize=FONT, rotation=90 if upright else 0)
     ax.set_xlim(-0.5, len(variants) - 0.5)
-    ax.set_ylabel("Time of one exchange (s)", fontsize=FONT)
     ax.tick_params(labelsize=FONT)
     ax.grid(axis="y", color="#DDDDDD", linewidth=0.8)
     ax.set_axisbelow(True)
