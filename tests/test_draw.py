@@ -295,6 +295,21 @@ def test_a_rank_that_waits_for_itself_gets_a_loop():
     all_inside(ax)
 
 
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 8])
+def test_ranks_that_wait_for_themselves_do_not_write_over_one_another(n):
+    """Nor does a loop leave the axes, which would cut it."""
+    states = [
+        state(r, "MPI_Waitall", [need("send", r), need("recv", (r + 1) % n)]) for r in range(n)
+    ]
+    edges = [(r, r, "Ssend tag 0, 40 MB") for r in range(n)]
+    edges += [(r, (r + 1) % n, "Recv tag 0") for r in range(n) if n > 1]
+    ax = draw.wait_for(verdict(states, edges))
+    all_inside(ax)
+    for rank in range(n):
+        loop = arrows(ax)[f"{rank} -> {rank}"].get_window_extent()
+        assert ax.bbox.y0 <= loop.y0 and loop.y1 <= ax.bbox.y1, rank
+
+
 @pytest.mark.parametrize("mode", ["any", "all"])
 def test_one_of_several_is_enough(mode):
     """A receive from any source is freed by one rank that can still send: no circle."""

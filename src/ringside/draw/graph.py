@@ -64,9 +64,9 @@ def _radius(n: int) -> float:
     return min(0.2, 0.52 * math.sin(math.pi / n)) if n > 2 else 0.2
 
 
-def _stage(n: int, ax: Axes | None) -> tuple[Axes, float]:
+def _stage(n: int, ax: Axes | None, loops: bool = False) -> tuple[Axes, float]:
     """Empty axes for n ranks on a ring, and the length of its data unit in points."""
-    half_width, half_height = (1.8, 0.75) if n < 3 else (2.1, 1.4)
+    half_width, half_height = (1.8, 0.75) if n < 3 else (2.1, 1.75 if loops else 1.4)
     own = ax is None
     ax = axes_for(ax, 4.2 if n < 3 else 6.9)
     ax.set(xlim=(-half_width, half_width), ylim=(-half_height, half_height), aspect="equal")
@@ -117,11 +117,16 @@ def _node(
     return patch
 
 
+def _up(place: _Place) -> float:
+    """Whether a loop at this place goes up (1) or down (-1): outwards, the call stands beside."""
+    return math.copysign(1, round(place.out[1], 6) or 1)
+
+
 def _arrow(ax: Axes, ends: tuple[_Place, _Place], nodes: tuple, bend: float, radius: float, **look):
-    """An arrow between two nodes; between a node and itself, a loop on the ring's outer side."""
+    """An arrow between two nodes; between a node and itself, a loop above or below it."""
     here, there = ends
     if here is there:
-        turn = math.atan2(here.out[1], here.out[0])
+        turn = math.pi / 2 * _up(here)
         start, stop = (
             (here.x + 1.12 * radius * math.cos(a), here.y + 1.12 * radius * math.sin(a))
             for a in (turn + 0.6, turn - 0.6)
@@ -400,7 +405,7 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     groups = waitfor.circles(edges, stuck)
     group_of = {rank: number for number, group in enumerate(groups) for rank in group}
 
-    ax, unit = _stage(n, ax)
+    ax, unit = _stage(n, ax, any(here == there for here, there in words))
     places, radius = _places(n), _radius(n)
     shown = [states[r]["state"] if r < len(states) else "idle" for r in range(n)]
     nodes = [_node(ax, r, places[r], radius, unit, shown[r], r in group_of) for r in range(n)]
@@ -451,6 +456,13 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     return finish(ax, text, 10)
 
 
+def _missing(labels: list[str]) -> list[str]:
+    """What is missing, in short lines."""
+    more = [f"and {len(labels) - 2} more"] if len(labels) > 3 else []
+    shown = labels if not more else labels[:2]
+    return [line for label in shown + more for line in textwrap.wrap(label, 24)]
+
+
 def _label(
     ax: Axes,
     places: list[_Place],
@@ -460,7 +472,8 @@ def _label(
     words: dict[tuple[int, int], list[str]],
     bends: dict[tuple[int, int], float],
 ) -> None:
-    """Write at each waiting rank its call and its time in it, and at each arrow what is missing."""
+    """Write at each waiting rank its call and its time in it, and what it misses of itself; and at
+    each arrow to another rank what is missing."""
     taken = [_Box(place.x, place.y, radius, radius) for place in places]
     dots = []
     for (here, there), bend in bends.items():
@@ -471,22 +484,17 @@ def _label(
         if state["state"] in ("blocked", "polling"):
             place = places[rank]
             lines = f"{state['call']}\nfor {duration(state['since'])}"
+            lines += "".join(f"\n{line}" for line in _missing(words.get((rank, rank), [])))
             side = math.copysign(1, round(place.out[0], 6) or 1)  # beside it, not above or below
             box = _box_beside(place.x, place.y, (side, 0), 1.2 * radius, lines, unit)
             box = box._replace(y=place.y + 0.9 * radius * place.out[1])
             taken.append(box)
             _write(ax, box, lines, f"call {rank}", color=INK)
     for (here, there), labels in words.items():
-        if not labels:
+        if not labels or here == there:
             continue
-        more = [f"and {len(labels) - 2} more"] if len(labels) > 3 else []
-        shown = labels if not more else labels[:2]
-        lines = "\n".join(line for label in shown + more for line in textwrap.wrap(label, 24))
-        if here == there:
-            place = places[here]
-            box = _box_beside(place.x, place.y, place.out, 3.2 * radius, lines, unit)
-        else:
-            ends = (places[here], places[there])
-            box = _best_box(ends, bends[here, there], lines, unit, taken, dots, limits)
+        lines = "\n".join(_missing(labels))
+        ends = (places[here], places[there])
+        box = _best_box(ends, bends[here, there], lines, unit, taken, dots, limits)
         taken.append(box)
         _write(ax, box, lines, f"label {here} -> {there}", color=INK, fontstyle="italic")
