@@ -386,7 +386,7 @@ def _end(run: _Run) -> None:
     if not _gone(rest, 1):
         processes.kill([pid for pid in rest if processes.alive(pid)])
         _gone(rest, PATIENCE)
-    if ours or run.process.returncode != 0:
+    if ours or run.interrupted or run.process.returncode != 0:
         processes.remove(run.shared - processes.shared_memory(_everyone()))
 
 
