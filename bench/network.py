@@ -75,9 +75,8 @@ def speed_rows(cluster) -> list[tuple]:
         cluster.network(latency, BANDWIDTH)
         for nbytes in (8, 1_000_000, 10_000_000):
             asked = latency + nbytes / BANDWIDTH
-            times = cluster.view.apply_sync(eval, f"one_way({nbytes}, 21)", Reference("globals()"))[
-                0
-            ]
+            names = Reference("globals()")
+            times, _ = cluster.view.apply_sync(eval, f"one_way({nbytes}, 21)", names)
             us = [1e6 * seconds for seconds in times]
             what = f"network of {1e6 * latency:.0f} us, 1 GB/s: {nbytes:,} B, us : asked"
             table.append(row(what, us, [1e6 * asked], [t / asked for t in times], 1.10, 0))
