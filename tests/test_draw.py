@@ -832,7 +832,7 @@ def test_datatype_shows_overlap_by_shape_and_in_words():
     assert heights[1, 1] == heights[2, 1] == 0.31
     assert heights[2, 2] == 0.21
     assert draw.text(ax).endswith(
-        "copies 2 and 3 begin at bytes 32 and 64; 24 B belong to more than one copy."
+        "copies 2 and 3 begin at bytes 32 and 64; 24 B are sent more than once."
     )
     assert "sent more than once" in [t.get_text() for t in ax.get_legend().get_texts()]
     all_inside(ax)
@@ -841,10 +841,39 @@ def test_datatype_shows_overlap_by_shape_and_in_words():
 def test_datatype_with_copies_between_one_another_and_below_the_buffer():
     ax = draw.datatype(column(extent=8, lb=-8), count=3)
     assert sorted(x for _, x, _, _ in boxes(ax)) == [8 * i for i in (1, 2, 3, 5, 6, 7, 9, 10, 11)]
-    assert ax.get_yticklabels()[0].get_text() == "-8"
+    ticks = dict(zip(ax.get_xticks(), (t.get_text() for t in ax.get_xticklabels()), strict=True))
+    assert (ticks[0], ticks[8]) == ("-8", "0"), "one line: bytes of the buffer"
     assert "extent 8 B from byte -8; copies 2 and 3 begin at bytes 0 and 8" in draw.text(ax)
     hatches = [box.get_hatch() for box in ax.patches if box.get_gid()]
     assert len(set(hatches)) == 3, "copies are told apart without colour"
+
+
+def sent_in_the_order_of(*offsets):
+    elements = tuple((offset, 8, "MPI_DOUBLE") for offset in offsets)
+    return column(elements=elements, size=8 * len(elements), extent=40)
+
+
+def test_datatype_shows_the_order_in_which_elements_are_sent():
+    ax = draw.datatype(sent_in_the_order_of(32, 16, 24, 0), count=2)
+    at = {t.get_text(): t.get_position()[0] for t in ax.texts if "." in t.get_text()[:2]}
+    assert [at[f"1.{n}"] for n in (1, 2, 3, 4)] == [36, 20, 28, 4]
+    assert at["2.4"] == 44
+    assert draw.text(ax).endswith("elements are sent in the order of bytes 32, 16, 24, 0.")
+
+
+def test_datatype_shows_overlap_inside_a_copy():
+    """An element below another one is a byte sent twice that nobody sees."""
+    ax = draw.datatype(sent_in_the_order_of(0, 8, 8, 16), count=1)
+    assert [(x, height) for _, x, _, height in boxes(ax)] == [
+        (0, 0.62),
+        (8, 0.31),
+        (8, 0.31),
+        (16, 0.62),
+    ]
+    heights = [box.get_y() for box in ax.patches if box.get_gid() and box.get_x() == 8]
+    assert heights == [0, 0.31]
+    text = "8 B are sent more than once; a copy's elements are sent in the order of bytes 0, 8, 8,"
+    assert text in draw.text(ax)
 
 
 def test_datatype_refuses_what_no_picture_shows():

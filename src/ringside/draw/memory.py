@@ -30,8 +30,9 @@ def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = 
 
     ``t`` is what `ringside.watch.datatype.layout` returned, or an mpi4py Datatype of this process.
     ``line``: bytes on a line of the picture, for example the length of a matrix's row. A box is an
-    element, the digit in it the copy it belongs to. The bracket above marks a copy's extent: the
-    next one begins where it ends. Where copies overlap, their boxes share the height.
+    element, the digit in it the copy it belongs to. Where a copy's elements overlap, or are not
+    sent in the order of memory, 1.3 is the third that is sent of copy 1. The bracket above marks a
+    copy's extent: the next one begins where it ends. Elements that overlap share the height.
 
     Raises ValueError for more copies, elements or lines than a picture can show.
     """
@@ -57,8 +58,10 @@ def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = 
     shared = _shared(elements)
     ax = axes_for(ax, (2.3 if shared else 1.9) + 0.62 * lines)
     _memory(ax, first, last, width, lines)
-    for (at, nbytes, copy), (place, of) in zip(elements, _places(elements), strict=True):
-        _box(ax, at - first, nbytes, copy, place, of, width)
+    names = _names(about, count)
+    for element, name, (place, of) in zip(elements, names, _places(elements), strict=True):
+        at, nbytes, copy = element
+        _box(ax, at - first, nbytes, copy, name, place, of, width)
     for copy, (begin, end) in enumerate(pairwise(bounds)):
         _bracket(ax, begin - first, end - first, copy, width)
     _axis(ax, first, width, lines)
@@ -87,27 +90,40 @@ def _width(first: int, last: int) -> int:
     return LINE * max(1, 2 ** int(np.ceil(np.log2(span / LINE / 10))))
 
 
+def _in_order(about: Layout) -> bool:
+    """Whether a copy's elements are sent in the order in which they lie in memory, each once."""
+    return all(
+        begin + nbytes <= following
+        for (begin, nbytes, _), (following, _, _) in pairwise(about.elements)
+    )
+
+
+def _names(about: Layout, count: int) -> list[str]:
+    """What stands in each element's box."""
+    plain, many = _in_order(about), range(1, len(about.elements) + 1)
+    return [f"{c}" if plain else f"{c}.{place}" for c in range(1, count + 1) for place in many]
+
+
 def _owners(elements: list) -> dict[int, list[int]]:
-    """The copies that each byte belongs to."""
+    """The elements, by their places in the list, that each byte belongs to."""
     owners: dict[int, list[int]] = {}
-    for at, nbytes, copy in elements:
+    for element, (at, nbytes, _) in enumerate(elements):
         for byte in range(at, at + nbytes):
-            owners.setdefault(byte, []).append(copy)
+            owners.setdefault(byte, []).append(element)
     return owners
 
 
 def _shared(elements: list) -> int:
     """How many bytes are sent more than once."""
-    return sum(len(copies) > 1 for copies in _owners(elements).values())
+    return sum(len(found) > 1 for found in _owners(elements).values())
 
 
 def _places(elements: list) -> list[tuple[int, int]]:
     """For each element, its place among those that overlap it, and how many these are."""
     owners, found = _owners(elements), []
-    for at, nbytes, copy in elements:
-        here = [owners[byte] for byte in range(at, at + nbytes)]
-        longest = max(here, key=len)
-        found.append((longest.index(copy), len(longest)))
+    for element, (at, nbytes, _) in enumerate(elements):
+        longest = max((owners[byte] for byte in range(at, at + nbytes)), key=len)
+        found.append((longest.index(element), len(longest)))
     return found
 
 
@@ -130,7 +146,9 @@ def _memory(ax: Axes, first: int, last: int, width: int, lines: int) -> None:
     ax.set_ylim(lines - 0.2, -0.35)
 
 
-def _box(ax: Axes, at: int, nbytes: int, copy: int, place: int, of: int, width: int) -> None:
+def _box(
+    ax: Axes, at: int, nbytes: int, copy: int, name: str, place: int, of: int, width: int
+) -> None:
     colour, hatch = COPIES[copy % len(COPIES)]
     height = 0.62 / of
     for row, x, end in _pieces(at, nbytes, width):
@@ -138,11 +156,11 @@ def _box(ax: Axes, at: int, nbytes: int, copy: int, place: int, of: int, width: 
         box = Rectangle((x, row + place * height), end - x, height, lw=1.6 if of > 1 else 0.8)
         box.set(facecolor=colour, edgecolor=edge, hatch=hatch, gid=f"copy {copy + 1}")
         ax.add_patch(box)
-        if (end - x) / width > 0.018:
+        if (end - x) / width > 0.018 * len(name):
             ax.text(
                 (x + end) / 2,
                 row + (place + 0.5) * height,
-                str(copy + 1),
+                name,
                 ha="center",
                 va="center",
                 fontsize=FONT if of == 1 else FONT - 4,
@@ -164,9 +182,16 @@ def _bracket(ax: Axes, begin: int, end: int, copy: int, width: int) -> None:
 
 def _axis(ax: Axes, first: int, width: int, lines: int) -> None:
     step = 8 * max(1, int(np.ceil(width / 8 / 16)))
-    ax.set_xticks(range(0, width + 1, step))
-    ax.set_yticks([row + 0.31 for row in range(lines)], [first + r * width for r in range(lines)])
-    ax.set_xlabel("Byte on the line", fontsize=FONT)
+    places = range(0, width + 1, step)
+    if lines == 1:
+        ax.set_xticks(places, [first + place for place in places])
+        ax.set_yticks([])
+        ax.set_xlabel("Byte of the buffer", fontsize=FONT)
+    else:
+        ax.set_xticks(places)
+        rows = range(lines)
+        ax.set_yticks([row + 0.31 for row in rows], [first + row * width for row in rows])
+        ax.set_xlabel("Byte on the line", fontsize=FONT)
     if lines > 2:
         ax.set_ylabel("Line from byte", fontsize=FONT)
     ax.tick_params(labelsize=FONT - 1, length=3)
@@ -201,5 +226,9 @@ def _finding(about: Layout, count: int, shared: int) -> str:
         verb = "begin at bytes" if count > 2 else "begins at byte"
         words += f"; {many} {copies} {verb} {listed(begins)}"
     if shared:
-        words += f"; {shared} B belong to more than one copy"
+        words += f"; {shared} B are sent more than once"
+    if not _in_order(about):
+        shown = [f"{offset}" for offset, _, _ in about.elements[:8]]
+        more = " ..." if len(about.elements) > len(shown) else ""
+        words += f"; a copy's elements are sent in the order of bytes {', '.join(shown)}{more}"
     return sentence(words)
