@@ -1161,6 +1161,16 @@ def test_a_lock_is_held_until_it_is_released(tmp_path):
     assert locks.Lock(lock.path).acquire()
 
 
+def test_nobody_else_looks_into_the_profile(tmp_path):
+    """It has the keys of the connections."""
+    before = os.umask(0)
+    try:
+        files.start_lock(tmp_path / "ipython" / "profile_ringside")
+    finally:
+        os.umask(before)
+    assert (tmp_path / "ipython" / "profile_ringside").stat().st_mode & 0o777 == 0o700
+
+
 def test_who_asks_for_a_holder_is_taken_for_none(tmp_path):
     """Two may ask at the same moment, each with the file locked for as long as it asks."""
     path = tmp_path / "one"

@@ -476,11 +476,22 @@ def test_another_mpiexec_with_options_of_its_own(run, program, tmp_path):
 # ---- signals ----
 
 
-@pytest.mark.parametrize("whom", ["all", "one"])
-def test_ctrl_c_ends_everything_and_leaves_nothing(program, tmp_path, whom):
-    """At a terminal the signal goes to the whole group; `kill` sends it to one process."""
+@pytest.mark.parametrize(
+    ("whom", "mpiexec"),
+    [
+        pytest.param("all", [], id="all"),
+        pytest.param("one", [], id="one"),
+        pytest.param("all", ["--mpiexec", "{calm}"], id="all, and mpiexec says nothing of it"),
+    ],
+)
+def test_ctrl_c_ends_everything_and_leaves_nothing(program, tmp_path, whom, mpiexec):
+    """At a terminal the signal goes to the whole group; `kill` sends it to one process. The ranks'
+    memory is removed also where mpiexec ends as if nothing had been."""
+    calm = tmp_path / "mpiexec"
+    calm.write_text(f'#!/bin/sh\ntrap : INT\n{shlex.quote(str(mpi.mpiexec()))} "$@"\nexit 0\n')
+    calm.chmod(0o755)
     process = subprocess.Popen(
-        command(2, program, "spin"),
+        command(2, *(word.format(calm=calm) for word in mpiexec), program, "spin"),
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         stdin=subprocess.DEVNULL,

@@ -161,8 +161,8 @@ class Cluster:
     def _make_room(self, n: int, deadline: float) -> None:
         """A directory of its own; those of clusters whose processes were all killed are cleared."""
         _require_directory()
-        guard = files.start_lock(files.profile())
         try:
+            guard = files.start_lock(files.profile())
             mine = guard.acquire(wait=deadline - time.monotonic())
         except OSError as error:
             raise ClusterError(_no_files(error)) from None

@@ -80,7 +80,11 @@ def own_name() -> str:
 
 
 def start_lock(profile: Path) -> locks.Lock:
-    """Guards making a directory, and having its lock, against its clearing by another."""
+    """Guards making a directory, and having its lock, against its clearing by another.
+
+    The profile, with the keys in it, is the user's own whatever the umask.
+    """
+    profile.mkdir(mode=0o700, parents=True, exist_ok=True)
     return locks.Lock(profile / "ringside.lock")
 
 
