@@ -58,7 +58,7 @@ def state(rank, call="", needs=(), doing="blocked", mode="all", stuck=()):
     }
 
 
-def verdict(states, edges, kind="deadlock"):
+def verdict(states, edges, kind="deadlock", entered=None):
     """Edges as triples (source, target, label); their sources are stuck."""
     ranks = tuple(sorted({edge[0] for edge in edges}))
     return waitfor.Verdict(
@@ -67,7 +67,12 @@ def verdict(states, edges, kind="deadlock"):
         ranks=ranks,
         sentences=(),
         edges=tuple(waitfor.Edge(*edge) for edge in edges),
-        report={"states": states, "unreceived": [], "ranks": ranks},
+        report={
+            "states": states,
+            "unreceived": [],
+            "ranks": ranks,
+            "mismatch": {"comm": 0, "index": 1, "entered": entered} if entered else None,
+        },
     )
 
 
@@ -282,6 +287,21 @@ def test_collective_one_rank_never_enters():
     assert draw.text(ax) == (
         "Ranks 0, 1 and 2 wait in MPI_Barrier for rank 3, which is idle; "
         "nobody is left who could help."
+    )
+    all_inside(ax)
+
+
+def test_calls_that_do_not_fit_are_shown_without_arrows():
+    """Who waited for whom when it was seen is chance, and no cause."""
+    barrier = [need("collective", -1)]
+    states = [state(0, doing="idle"), state(1, "MPI_Barrier", barrier), state(2, doing="idle")]
+    entered = {"1": "MPI_Barrier", "0": "MPI_Bcast, root 0, 24000 B"}
+    ax = draw.wait_for(verdict(states, [], kind="mismatch", entered=entered))
+    assert arrows(ax) == {}
+    beside = {t.get_gid(): t.get_text() for t in ax.texts if (t.get_gid() or "").startswith("call")}
+    assert beside == {"call 0": "MPI_Bcast, root 0,\n24 kB", "call 1": "MPI_Barrier"}
+    assert draw.text(ax) == (
+        "Calls that do not fit together: rank 0: MPI_Bcast, root 0, 24 kB; rank 1: MPI_Barrier."
     )
     all_inside(ax)
 

@@ -169,6 +169,7 @@ def test_a_mismatch_names_every_call():
     mismatch = {"comm": 0, "index": 3, "entered": ENTERED}
     barrier = need("collective", 0, peer=-1, index=3)
     states = [state(0), *(state(r, "MPI_Barrier", barrier) for r in (1, 2))]
+    assert waitfor.edges(states), "they do wait"
     verdict = waitfor.verdict(report("mismatch", states, [1, 2], mismatch=mismatch))
     assert (verdict.kind, verdict.cause, verdict.ranks) == ("mismatch", "mismatch", (1, 2))
     assert verdict.sentences[:3] == (
@@ -178,6 +179,7 @@ def test_a_mismatch_names_every_call():
         "  ranks 1 and 2: MPI_Barrier",
     )
     assert verdict.sentences[3].endswith("data that mean nothing.")
+    assert verdict.edges == ()
 
 
 def test_a_mismatch_that_did_not_hang_is_named_too():

@@ -315,9 +315,11 @@ class View(DirectView):
 
 
 def _draw_beneath(cell) -> None:
-    """Beneath a cell that ended because ranks waited for one another: their wait-for graph."""
+    """Beneath a cell that ended with a verdict: who waited for whom, or called what."""
     verdict = getattr(cell.error_in_exec, "verdict", None)
-    if not isinstance(cell.error_in_exec, Left) or verdict is None or not verdict.edges:
+    if not isinstance(cell.error_in_exec, Left) or verdict is None:
+        return
+    if not verdict.edges and verdict.kind != "mismatch":
         return
     with suppress(KeyboardInterrupt):  # stop pressed once more: the error has said it all
         from IPython.display import display

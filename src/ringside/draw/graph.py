@@ -26,6 +26,7 @@ from ringside.draw.page import (
     sentence,
 )
 from ringside.watch import waitfor
+from ringside.watch.waitfor import WAITING
 
 # state of a rank: (words in the legend, corners of the shape (0 = circle), colour, hatch)
 STATES = {
@@ -376,16 +377,18 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
 
     Takes a ``waitfor.Verdict`` or a list of state dicts (index = rank); n is the number of ranks
     to draw (default: all with a state). Arrows that close a circle are bold; dashed arrows mean
-    that one of them is enough. Raises ValueError if n leaves out a rank that waits.
+    that one of them is enough. Where collectives do not fit, each rank's own call instead. Raises
+    ValueError if n leaves out a rank that waits.
     """
     if hasattr(verdict_or_states, "edges"):
         edges = tuple(verdict_or_states.edges)
         states = list(verdict_or_states.report["states"])
         kind, stuck = verdict_or_states.kind, verdict_or_states.report["ranks"]
+        calls = waitfor.entered(verdict_or_states.report)
     else:
         states = list(verdict_or_states)
         edges, kind = waitfor.edges(states), "running"
-        stuck = waitfor.stuck(states)
+        stuck, calls = waitfor.stuck(states), {}
     needed = max([len(states), *(1 + max(e.source, e.target) for e in edges)])
     n = needed if n is None else n
     if n < max(1, needed):
@@ -431,7 +434,9 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     said = {label for labels in words.values() for label in labels}
     once = f": {said.pop()}" if len(words) > 5 and len(said) == 1 else ""
     if n <= LABELLED:
-        _label(ax, places, radius, unit, states, {} if once else words, bends)
+        beside = {r: _call(state) for r, state in enumerate(states) if state["state"] in WAITING}
+        beside |= {rank: textwrap.fill(call, 20) for rank, call in calls.items()}
+        _label(ax, places, radius, unit, beside, {} if once else words, bends)
 
     handles, labels = [], []
     for state, (name, corners, colour, hatch) in STATES.items():
@@ -453,7 +458,14 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     text = _wait_words(states, targets, enough, groups, kind)
     if getattr(verdict_or_states, "cause", None) in ("tag", "source", "communicator"):
         text = verdict_or_states.sentences[0]  # a message that does not fit is no arrow
+    if calls:
+        text = sentence(f"calls that do not fit together: {'; '.join(waitfor.alike(calls))}")
     return finish(ax, text, 10)
+
+
+def _call(state: dict) -> str:
+    """The call in which a rank waits, and for how long."""
+    return f"{state['call']}\nfor {duration(state['since'])}"
 
 
 def _missing(labels: list[str]) -> list[str]:
@@ -468,28 +480,26 @@ def _label(
     places: list[_Place],
     radius: float,
     unit: float,
-    states: Sequence[dict],
+    beside: dict[int, str],
     words: dict[tuple[int, int], list[str]],
     bends: dict[tuple[int, int], float],
 ) -> None:
-    """Write at each waiting rank its call and its time in it, and what it misses of itself; and at
-    each arrow to another rank what is missing."""
+    """Write beside each rank what is said of it, and what it misses of itself; and at each arrow to
+    another rank what is missing."""
     taken = [_Box(place.x, place.y, radius, radius) for place in places]
     dots = []
     for (here, there), bend in bends.items():
         steps = [_curve(places[here], places[there], bend, i / 40) for i in range(41)]
         dots += steps if here != there else []
     limits = (ax.get_xlim()[1], ax.get_ylim()[1])
-    for rank, state in enumerate(states):
-        if state["state"] in ("blocked", "polling"):
-            place = places[rank]
-            lines = f"{state['call']}\nfor {duration(state['since'])}"
-            lines += "".join(f"\n{line}" for line in _missing(words.get((rank, rank), [])))
-            side = math.copysign(1, round(place.out[0], 6) or 1)  # beside it, not above or below
-            box = _box_beside(place.x, place.y, (side, 0), 1.2 * radius, lines, unit)
-            box = box._replace(y=place.y + 0.9 * radius * place.out[1])
-            taken.append(box)
-            _write(ax, box, lines, f"call {rank}", color=INK)
+    for rank, lines in beside.items():
+        place = places[rank]
+        lines += "".join(f"\n{line}" for line in _missing(words.get((rank, rank), [])))
+        side = math.copysign(1, round(place.out[0], 6) or 1)  # beside it, not above or below
+        box = _box_beside(place.x, place.y, (side, 0), 1.2 * radius, lines, unit)
+        box = box._replace(y=place.y + 0.9 * radius * place.out[1])
+        taken.append(box)
+        _write(ax, box, lines, f"call {rank}", color=INK)
     for (here, there), labels in words.items():
         if not labels or here == there:
             continue

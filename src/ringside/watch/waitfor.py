@@ -53,7 +53,8 @@ def verdict(report: dict) -> Verdict:
     """Puts a report of the scope into words."""
     states = report["states"]
     stuck = tuple(report["ranks"]) or tuple(s["rank"] for s in states if s["state"] in WAITING)
-    arrows = tuple(e for e in edges(states) if e.source in stuck)
+    # Where calls do not fit, who waits for whom is chance.
+    arrows = tuple(e for e in edges(states) if e.source in stuck and not report["mismatch"])
     cause, headline = _cause(report, stuck, arrows)
     lines = [f"  {line(states[rank])}" for rank in stuck]
     match report["kind"]:
@@ -62,9 +63,9 @@ def verdict(report: dict) -> Verdict:
             lines = [f"  {line(states[rank])}" for rank in sorted(shown)]
             advice = []
         case "mismatch":
-            entered = report["mismatch"]["entered"]
-            others = [line(states[rank]) for rank in stuck if str(rank) not in entered]
-            lines = [f"  {text}" for text in (*_entered(entered), *others)]
+            calls = entered(report)
+            others = [line(states[rank]) for rank in stuck if rank not in calls]
+            lines = [f"  {text}" for text in (*alike(calls), *others)]
             advice = [_ALIKE]
         case "suspected":
             advice = [_no_proof(report["quiet"])]
@@ -340,12 +341,20 @@ def _place(mismatch: dict) -> str:
     )
 
 
-def _entered(entered: dict[str, str]) -> list[str]:
-    """Who is in what, those in the same call on one line."""
+def entered(report: dict) -> dict[int, str]:
+    """Of ranks whose collectives do not fit: what each of them called, and with what."""
+    if not report["mismatch"]:
+        return {}
+    found = sorted((int(rank), words) for rank, words in report["mismatch"]["entered"].items())
+    in_units = re.compile(r"\b(\d+) B\b")
+    return {rank: in_units.sub(lambda n: size(int(n[1])), words) for rank, words in found}
+
+
+def alike(calls: dict[int, str]) -> list[str]:
+    """The same in words, ranks in the same call together: "ranks 1 and 2: MPI_Barrier"."""
     groups: dict[str, list[int]] = {}
-    for rank, words in sorted(entered.items(), key=lambda item: int(item[0])):
-        words = re.sub(r"\b(\d+) B\b", lambda found: size(int(found[1])), words)
-        groups.setdefault(words, []).append(int(rank))
+    for rank, words in calls.items():
+        groups.setdefault(words, []).append(rank)
     return [f"{in_words(ranks)}: {words}" for words, ranks in groups.items()]
 
 
