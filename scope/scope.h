@@ -217,10 +217,10 @@ struct event {
     int left; /* by a break, so its message was never delivered */
 };
 
-/* How a loop of tests goes: by the clock, and how long it waited for a core, in seconds. It sleeps
- * when it gives up its core by itself. */
+/* What a loop of tests costs its thread, in seconds: of its own computing, of waiting for a core,
+ * and by the clock. It sleeps when it gives up its core by itself. */
 struct effort {
-    double at, queued;
+    double at, computed, queued;
     long long tests, sleeps;
 };
 
@@ -237,10 +237,6 @@ struct thread {
     long long window, tests;
     double start, last, gap; /* its last test, its longest time without one */
     struct effort first, spent; /* at its first sample, and since */
-    double computed;            /* between tests, in seconds of a core, ... */
-    long long measured;         /* ... so many of them */
-    double returned;            /* when the last one did, if the next is measured: on its own clock */
-    int to_measure;             /* so many are */
     MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
     int keyval;
     int call, requests;

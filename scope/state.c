@@ -111,11 +111,6 @@ static void within(int name) {
     }
 }
 
-static double seconds_of(clockid_t clock) {
-    struct timespec t;
-    return clock_gettime(clock, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
-
 enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm **c) {
     if (!atomic_load_explicit(&scope.on, memory_order_relaxed) ||
         !atomic_load_explicit(&scope.ready, memory_order_acquire))
@@ -124,8 +119,6 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         within(name);
         return FORWARD;
     }
-    const bool measured = own && own->returned > 0;
-    const double between = measured ? seconds_of(CLOCK_THREAD_CPUTIME_ID) - own->returned : 0;
     scope_lock();
     if (!own && !thread_begins()) {
         scope.blind = true;
@@ -154,11 +147,6 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         scope.epoch++;
         own->tests = 0;
         scope.did = true;
-    }
-    if (measured) {
-        own->returned = 0;
-        own->computed += between;
-        own->measured++;
     }
     if (scope.network && !only_starts(name))
         scope_network_call();
@@ -207,10 +195,6 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
         scope.delivered = true;
     call->thread->depth--;
     scope_unlock();
-    if (is_test(call->name) && call->thread->to_measure > 0) {
-        call->thread->to_measure--;
-        call->thread->returned = seconds_of(CLOCK_THREAD_CPUTIME_ID);
-    }
     if (err != MPI_SUCCESS && err == scope.code)
         scope_outside_left(handle);
     const bool own_error = err == scope.code || err == scope.no_rank || err == scope.no_tag;
@@ -349,25 +333,30 @@ static double queued(const char *path) {
     return 1e-9 * (double)strtoull(end, NULL, 10);
 }
 
-/* How a thread's loop of tests goes, five times a second; what it computes between some tests that
- * follow is measured on its own clock. Of getrusage's times none is exact: the system knows their
- * sum and shares it out by what it found the thread at when its clock ticked. */
+static double seconds_of(clockid_t clock) {
+    struct timespec t;
+    return clock_gettime(clock, &t) ? 0 : (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
+
+/* How much a thread computes in its loop of tests, five times a second. All of its time on a core:
+ * what of it is the system's, getrusage only guesses from where the clock's ticks found it. */
 static void sample(struct thread *t, double now) {
-    enum { SOME = 200 };
     struct rusage used;
     const struct effort *const first = &t->first;
     if (now - first->at - t->spent.at < 0.2 || getrusage(RUSAGE_THREAD, &used))
         return;
-    const struct effort sofar = {.at = now,
-                                 .queued = queued("/proc/thread-self/schedstat"),
-                                 .tests = t->tests,
-                                 .sleeps = used.ru_nvcsw};
-    t->to_measure = SOME;
+    const struct effort sofar = {
+        .at = now,
+        .computed = seconds_of(CLOCK_THREAD_CPUTIME_ID),
+        .queued = queued("/proc/thread-self/schedstat"),
+        .tests = t->tests,
+        .sleeps = used.ru_nvcsw};
     if (first->at == 0) {
         t->first = sofar;
         return;
     }
     t->spent = (struct effort){.at = now - first->at,
+                               .computed = sofar.computed - first->computed,
                                .queued = sofar.queued - first->queued,
                                .tests = sofar.tests - first->tests,
                                .sleeps = sofar.sleeps - first->sleeps};
@@ -375,14 +364,12 @@ static void sample(struct thread *t, double now) {
 
 /* Whether it has not computed between its tests: little a test, which is somewhat more where it
  * sleeps each time, or little of the time for which it could have had a core. */
-static bool little(const struct thread *t) {
+static bool little(const struct effort *spent) {
     static const double at_once = 8e-6, woken = 8e-5, slept = 5e-4, share = 0.15;
-    const struct effort *const spent = &t->spent;
-    const double each = t->computed / (double)t->measured;
+    const double each = spent->computed / (double)spent->tests;
     if (2 * spent->sleeps < spent->tests)
         return each < at_once;
-    return each < woken || (each < slept && each * (double)spent->tests <
-                                                share * (spent->at - spent->queued));
+    return each < woken || (each < slept && spent->computed < share * (spent->at - spent->queued));
 }
 
 /* A loop of tests that never succeed may be waiting. */
@@ -400,8 +387,6 @@ void scope_tested(const struct call *call, bool success) {
         t->gap = 0;
         t->unknown = false;
         t->first = t->spent = (struct effort){0};
-        t->computed = t->returned = 0;
-        t->measured = t->to_measure = 0;
         t->probe.row = 0;
         t->requests = call->n_requests;
         t->mixed = false;
@@ -429,7 +414,7 @@ void scope_tested(const struct call *call, bool success) {
 
 /* A thread seems to wait when it has done nothing but test for a second. */
 bool scope_polls(const struct thread *t) {
-    return scope.busy && !t->waiting && t->tests > 5 && t->spent.tests > 0 && t->measured > 5 && little(t) &&
+    return scope.busy && !t->waiting && t->tests > 5 && t->spent.tests > 0 && little(&t->spent) &&
            t->last - t->start > 1 && scope_now() - t->last < 0.1 + 2 * t->gap;
 }
 
