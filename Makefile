@@ -58,13 +58,18 @@ lab: kernels my-lessons
 	    --LabApp.extension_manager=readonly --KernelManager.transport_encryption=auto \
 	    $(ROOT) $(LABARGS)
 
+# Without the outputs: of one that is folded away JupyterLab shows the first line.
+my-lessons/.new: $(wildcard notebooks/[0-9][0-9]-*.ipynb) | env
+	@"$(PY)" -m nbconvert --to notebook --ClearOutputPreprocessor.enabled=True \
+	    --log-level ERROR --output-dir $@ $^ && touch $@
+
 # A reader works in copies, as JupyterLab saves by itself. A copy that nobody has changed follows its
 # lesson; one that somebody has stays, until FRESH=1 puts it aside.
-my-lessons:
+my-lessons: my-lessons/.new
 	@mkdir -p my-lessons/.given
 	@ln -sfn ../notebooks/reference my-lessons/reference
 	@aside="my-lessons/until-$$(date +%Y-%m-%d-%H%M%S)"; \
-	for lesson in notebooks/[0-9][0-9]-*.ipynb; do \
+	for lesson in my-lessons/.new/*.ipynb; do \
 	    name=$${lesson##*/} mine=my-lessons/$${lesson##*/} given=my-lessons/.given/$${lesson##*/}; \
 	    if [ -e "$$mine" ] && ! cmp -s "$$mine" "$$given"; then \
 	        if [ -n "$(FRESH)" ]; then \

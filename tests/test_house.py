@@ -11,6 +11,8 @@ from importlib.util import resolve_name
 from itertools import product
 from pathlib import Path
 
+import nbformat
+
 import ringside
 
 PACKAGE = Path(ringside.__file__).parent
@@ -104,34 +106,48 @@ def test_a_wheel_is_refused(tmp_path):
 # ---- a reader's copies ----
 
 
+def lesson(text: str) -> dict:
+    output = nbformat.v4.new_output("stream", text="the answer")
+    return nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(text, outputs=[output])])
+
+
+def written(path: Path) -> str:
+    """What its reader sees: the text, and the outputs where there are any."""
+    [cell] = nbformat.read(path, 4).cells
+    return cell.source + "".join(output.text for output in cell.outputs)
+
+
 def test_a_readers_copy_is_kept_and_renewed(tmp_path):
-    """One that nobody has changed follows its lesson; what somebody has written is never lost."""
+    """One that nobody has changed follows its lesson; what somebody has written is never lost.
+    It begins without outputs: JupyterLab shows the first line of those that are folded away."""
     shutil.copy(ringside.ROOT / "Makefile", tmp_path)
+    (tmp_path / "environment.sh").touch()
     lessons, mine = tmp_path / "notebooks", tmp_path / "my-lessons"
     (lessons / "reference").mkdir(parents=True)
 
     def write(**texts):
         for number, text in texts.items():
-            (lessons / f"{number[1:]}-lesson.ipynb").write_text(text)
+            nbformat.write(lesson(text), lessons / f"{number[1:]}-lesson.ipynb")
 
     def copies(*options):
-        command = ["make", "--no-print-directory", "my-lessons", *options]
+        python = f"PY={sys.executable}"
+        command = ["make", "--no-print-directory", "my-lessons", python, *options]
         done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=60)
         assert done.returncode == 0, done.stderr
-        return done.stdout, [path.read_text() for path in sorted(mine.glob("*.ipynb"))]
+        return done.stdout, [written(path) for path in sorted(mine.glob("*.ipynb"))]
 
     write(_00="a lesson", _01="another")
     assert copies() == ("", ["a lesson", "another"])
     assert (mine / "reference").samefile(lessons / "reference")
-    (mine / "01-lesson.ipynb").write_text("my answer")
-    assert copies() == ("", ["a lesson", "my answer"])
+    nbformat.write(lesson("my work and "), mine / "01-lesson.ipynb")
+    assert copies() == ("", ["a lesson", "my work and the answer"])
     write(_00="a better lesson", _01="another, better")
     said, kept = copies()
-    assert kept == ["a better lesson", "my answer"]
+    assert kept == ["a better lesson", "my work and the answer"]
     assert said.startswith("Ringside: 01-lesson.ipynb is newer than your copy") and "00" not in said
     said, fresh = copies("FRESH=1")
     assert fresh == ["a better lesson", "another, better"]
     [aside] = mine.glob("until-*")
     assert said == f"Ringside: your 01-lesson.ipynb is kept in {aside.relative_to(tmp_path)}\n"
-    assert (aside / "01-lesson.ipynb").read_text() == "my answer"
+    assert written(aside / "01-lesson.ipynb") == "my work and the answer"
     assert (aside / "reference").samefile(lessons / "reference")

@@ -217,8 +217,8 @@ def test_messages_left_over_are_told_once_and_stay(view):
     told.get()
     told.wait_for_output(5)
     assert "".join(told.stderr) == (
-        "Ringside: sent and not received: 1 message from rank 2 to rank 3 (tag 8). They stay, and "
-        "a later cell can receive them.\n"
+        "Ringside: sent and not received: 1 message from rank 2 to rank 3 (tag 8). It stays, and "
+        "a later cell can receive it.\n"
     )
     again = view.execute("comm.Barrier()", block=False)
     again.get()

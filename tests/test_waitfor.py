@@ -245,8 +245,11 @@ def test_messages_left_over_are_counted():
         return {"source": 0, "dest": 1, "tag": tag, "comm": comm, "count": count}
 
     assert waitfor.unreceived([message(7)]) == (
-        "Ringside: sent and not received: 1 message from rank 0 to rank 1 (tag 7). They stay, and "
-        "a later cell can receive them."
+        "Ringside: sent and not received: 1 message from rank 0 to rank 1 (tag 7). It stays, and "
+        "a later cell can receive it."
+    )
+    assert waitfor.unreceived([message(7, 2)]).endswith(
+        "They stay, and a later cell can receive them."
     )
     text = waitfor.unreceived([message(tag, 2, comm=3) for tag in range(5)])
     assert "2 messages from rank 0 to rank 1 (tag 2, communicator 3), and 4 more." in text

@@ -103,7 +103,9 @@ def _message_words(messages: list[Message], calls: list) -> str:
         tried = any(family(row.call) == "recv" for row in calls)
         return "no message was sent" if tried else ""
     if not lost:
-        return "the message was received" if count == 1 else f"all {count} messages were received"
+        if count == 1:
+            return "the message was received"
+        return f"{'both' if count == 2 else f'all {count}'} messages were received"
     if len(lost) == count:
         return (
             "the message was not received"

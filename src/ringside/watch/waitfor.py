@@ -108,9 +108,11 @@ def unreceived(messages: Sequence[dict]) -> str:
     if len(messages) > 3:
         more = sum(message["count"] for message in messages[3:])
         which.append(f"and {more} more")
+    alone = len(messages) == 1 and messages[0]["count"] == 1
+    they, them = ("It stays", "it") if alone else ("They stay", "them")
     return (
-        f"{PREFIX} sent and not received: {', '.join(which)}. They stay, and a later cell can "
-        "receive them."
+        f"{PREFIX} sent and not received: {', '.join(which)}. {they}, and a later cell can "
+        f"receive {them}."
     )
 
 
