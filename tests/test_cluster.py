@@ -22,7 +22,7 @@ from ipyparallel import CompositeError, RemoteError, interactive
 from jupyter_client.manager import KernelManager
 
 import ringside
-from ringside import locks, mpi, processes
+from ringside import errors, locks, mpi, processes
 from ringside.cluster import client, files, room
 
 LIMIT = 60  # seconds for anything that starts a cluster on a busy machine
@@ -619,7 +619,7 @@ def test_a_deadlock_ends_with_one_error_and_the_same_engines(cluster, view):
     assert str(verdict) in str(caught.value)
     shown = caught.value._render_traceback_()
     assert " ".join(" ".join(shown).split()) == " ".join(str(caught.value).split())
-    assert max(map(len, shown)) <= 96
+    assert max(map(len, shown)) <= errors.WIDTH
     assert pids(cluster) == before
     assert view["kept"] == [0, 10, 20, 30]
     view.execute("total = comm.allreduce(rank)")

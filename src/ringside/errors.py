@@ -3,7 +3,7 @@
 import textwrap
 from collections.abc import Iterator
 
-WIDTH = 96  # characters in a line of the box in which JupyterLab shows an error
+WIDTH = 92  # characters in a line beneath a cell; JupyterLab breaks a longer one within a word
 PREFIX = "Ringside:"  # how every error begins that the scope raises in a rank
 
 
@@ -98,7 +98,7 @@ class Stopped(Left):
 
 
 def _wrapped(lines: list[str]) -> list[str]:
-    """Lines that fit the box beneath a cell, which breaks them within a word; code stays as is."""
+    """Lines that fit beneath a cell; code stays as it is."""
     wrapped = []
     for line in lines:
         indent = line[: len(line) - len(line.lstrip())]

@@ -8,6 +8,8 @@ from collections.abc import Iterable, Sequence
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 
+from ringside import errors
+
 # The colours of Okabe and Ito: told apart with any colour vision, and of different lightness.
 OKABE_ITO = {
     "orange": "#E69F00",
@@ -27,9 +29,12 @@ MARKS = ["o", "s", "D", "^", "v", "P"]
 
 
 def text(ax: Axes) -> str:
-    """The sentence that states the finding of a picture drawn by this module."""
+    """The sentence that states the finding of a picture drawn by this module, in lines that fit
+    beneath a cell."""
     try:
-        return ax.ringside_text
+        return textwrap.fill(
+            ax.ringside_text, errors.WIDTH, break_long_words=False, break_on_hyphens=False
+        )
     except AttributeError:
         raise ValueError(
             "these axes hold no picture of ringside.draw, so there is no sentence to read; "

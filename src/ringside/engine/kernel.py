@@ -8,6 +8,7 @@ import _thread
 import os
 import signal
 import sys
+import textwrap
 import threading
 import time
 import warnings
@@ -19,7 +20,7 @@ from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
 from ringside.engine.tracebacks import LastingRank, cause, plain, without_library
-from ringside.errors import PREFIX
+from ringside.errors import PREFIX, WIDTH
 from ringside.watch import scope, waitfor
 
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
@@ -151,7 +152,7 @@ class RingsideKernel(IPythonParallelKernel):
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
         end = scope.settle(SETTLE_LIMIT)
         if end["unreceived"] and reply["status"] == "ok":  # else they are cleared
-            print(waitfor.unreceived(end["unreceived"]), file=sys.stderr)
+            print(textwrap.fill(waitfor.unreceived(end["unreceived"]), WIDTH), file=sys.stderr)
         if not end["broken"]:
             return reply
         if reply["status"] == "ok" and end["report"] and end["report"]["kind"] in waitfor.JUDGED:
