@@ -60,8 +60,8 @@ lab: kernels my-lessons
 
 # Without the outputs: of one that is folded away JupyterLab shows the first line.
 my-lessons/.new: $(wildcard notebooks/[0-9][0-9]-*.ipynb) | env
-	@"$(PY)" -m nbconvert --to notebook --ClearOutputPreprocessor.enabled=True \
-	    --log-level ERROR --output-dir $@ $^ && touch $@
+	@rm -rf $@ $@.part && "$(PY)" -m nbconvert --to notebook --log-level ERROR \
+	    --ClearOutputPreprocessor.enabled=True --output-dir $@.part $^ && mv $@.part $@
 
 # A reader works in copies, as JupyterLab saves by itself. A copy that nobody has changed follows its
 # lesson; one that somebody has stays, until FRESH=1 puts it aside.

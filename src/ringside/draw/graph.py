@@ -26,7 +26,6 @@ from ringside.draw.page import (
     sentence,
 )
 from ringside.watch import waitfor
-from ringside.watch.waitfor import WAITING
 
 # state of a rank: (words in the legend, corners of the shape (0 = circle), colour, hatch)
 STATES = {
@@ -434,7 +433,8 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     said = {label for labels in words.values() for label in labels}
     once = f": {said.pop()}" if len(words) > 5 and len(said) == 1 else ""
     if n <= LABELLED:
-        beside = {r: _call(state) for r, state in enumerate(states) if state["state"] in WAITING}
+        waiting = [state for state in states if state["state"] in waitfor.WAITING]
+        beside = {state["rank"]: _call(state) for state in waiting}
         beside |= {rank: textwrap.fill(call, 20) for rank, call in calls.items()}
         _label(ax, places, radius, unit, beside, {} if once else words, bends)
 
