@@ -127,8 +127,11 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
     const int err = start_send(c, buf, count, type, dest, tag, how, request, &done, &flight);
     if (err)
         return scope_end(call, c, err);
-    const struct op *op =
-        done ? NULL : with_flight(scope_op_add(SEND, *request, c, peer, tag, bytes), flight);
+    const bool followed = !done || (scope.checking && peer != NO_PEER);
+    struct op *op =
+        followed ? with_flight(scope_op_add(SEND, *request, c, peer, tag, bytes), flight) : NULL;
+    if (op && scope.checking)
+        scope_lend(op, buf, count, type);
     scope_event(call, c, peer, tag, bytes, op ? op->serial : 0);
     return scope_end(call, c, MPI_SUCCESS);
 }
@@ -278,9 +281,8 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
     return scope_end(call, c, left ? left : err);
 }
 
-/* The data of a buffer that will be received into, for the caller to free. */
-static int packed(const struct comm *c, const void *buf, count_t count, MPI_Datatype type,
-                  void **copy, count_t *used) {
+int scope_packed(const struct comm *c, const void *buf, count_t count, MPI_Datatype type,
+                 void **copy, count_t *used) {
     count_t room = 0;
     int err = P(Pack_size)(count, type, c->handle, &room);
     *copy = err ? NULL : malloc((size_t)room + 1);
@@ -299,7 +301,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
                                   int recvtag, MPI_Status *status) {
     count_t used = 0;
     void *copy = NULL;
-    int err = packed(c, buf, count, type, &copy, &used);
+    int err = scope_packed(c, buf, count, type, &copy, &used);
     if (err)
         return scope_end(call, c, err);
     err = serve_sendrecv(call, c, copy, used, MPI_PACKED, dest, sendtag, buf, count, type, source,
@@ -797,7 +799,7 @@ static int serve_isendrecv_replace(struct call *call, struct comm *c, void *buf,
                                    int recvtag, MPI_Request *request) {
     count_t used = 0;
     void *copy = NULL;
-    const int err = packed(c, buf, count, type, &copy, &used);
+    const int err = scope_packed(c, buf, count, type, &copy, &used);
     if (err)
         return scope_end(call, c, err);
     return serve_isendrecv(call, c, copy, used, MPI_PACKED, dest, sendtag, buf, count, type,

@@ -183,8 +183,7 @@ static bool tell_place(void) {
     if (!to)
         return false;
     const bool python = python_lines(to);
-    if (!python)
-        addresses(to);
+    addresses(to); /* behind Python's: it may have called C that calls MPI */
     if (fclose(to) == 0) {
         name_of(path, "left", ".txt");
         put(path, text, length);
@@ -313,6 +312,7 @@ void scope_outside_begin(int threads) {
         scope_quiet(atof(quiet));
     if (insist && *insist == '1')
         atomic_store(&scope.insist, true);
+    scope.checking = getenv("RINGSIDE_CHECK") != NULL;
     forget_preload();
     introduce();
 }

@@ -459,6 +459,14 @@ char *scope_settled_text(void) {
 
 /* ---- for Python (ringside.watch.scope) ---- */
 
+/* Requests that have begun and are not completed. */
+static int open_requests(void) {
+    int open = 0;
+    for (const struct op *op = scope_first(); op; op = scope_next(op))
+        open += op->active;
+    return open;
+}
+
 /* This rank's state as JSON, for the caller to give back with scope_release. */
 char *scope_state(void) {
     struct text text = {.at = malloc(1024), .room = 1024};
@@ -477,9 +485,9 @@ char *scope_state(void) {
     say(&text, ",\"stop\":%d,\"unjudged\":[", atomic_load(&scope.stop));
     for (int i = 0; i < scope.n_unjudged; i++)
         say(&text, "%s\"%s\"", i ? "," : "", scope.unjudged[i]);
-    say(&text, "],\"network\":%s,\"on\":%s,\"types\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
+    say(&text, "],\"network\":%s,\"on\":%s,\"types\":%lld,\"types_made\":%lld,\"open\":%d,\"changed\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
         network, atomic_load(&scope.on) && ready ? "true" : "false",
-        scope_open_types(),
+        scope_open_types(), scope_types_made(), open_requests(), scope.changed,
         kinds[verdict->kind], scope.round);
     say_stuck(&text, verdict);
     say(&text, "}}");

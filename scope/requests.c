@@ -82,6 +82,7 @@ void scope_op_remove(struct op *op) {
             *at = op->next;
             scope.n_ops--;
             scope_op_landed(op);
+            scope_forget_lent(op);
             if (op->twin)
                 scope_op_landed(op->twin);
             free(op->twin);

@@ -8,6 +8,7 @@
  *   requests.c     the requests that are open
  *   counts.c       how many messages went where
  *   messages.c     sends, receives, probes, persistent requests
+ *   lent.c         whether buffers are left alone while they are being sent, for exercises
  *   waits.c        Wait, Test and their like
  *   collectives.c  collectives, and their persistent forms
  *   comms.c        communicators: those there are, their making and freeing
@@ -207,6 +208,7 @@ struct op {
     bool makes;       /* a communicator */
     MPI_Request part[3];
     void *given; /* memory that goes with it */
+    struct lent *lent; /* of a nonblocking send, where exercises are checked */
     MPI_Status status;
 };
 
@@ -257,6 +259,8 @@ struct scope {
     bool broken, delivered; /* in this cell: a break, and a call that raised it */
     bool did;               /* communicated in this cell */
     bool network;           /* messages are delayed */
+    bool checking;          /* an exercise: what nobody is told of otherwise is counted */
+    long long changed;      /* buffers that were changed while they were being sent */
     bool unhide;            /* what libraries keep in attributes may be out of step */
     bool unclaimed; /* messages are left over that nobody has spoken of yet */
     bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
@@ -412,9 +416,17 @@ void scope_count_rows(struct report *report, int *room);
 long long scope_bytes(count_t count, MPI_Datatype type);
 int scope_check(const struct call *call, const struct comm *c, int peer, int tag, bool receives);
 int scope_generalized(MPI_Request *request); /* a request of the scope's own, for the program */
+/* The data of a buffer, for the caller to free. */
+int scope_packed(const struct comm *c, const void *buf, count_t count, MPI_Datatype type,
+                 void **copy, count_t *used);
 void scope_drop_messages(void); /* what matched probes took is given up */
 void scope_forget_held(const struct comm *comm);
 void scope_forget_flights(void); /* of what matched probes took */
+
+/* lent.c */
+void scope_lend(struct op *op, const void *buf, count_t count, MPI_Datatype type);
+void scope_give_back(struct op *op);
+void scope_forget_lent(struct op *op);
 
 /* waits.c: one test of one request of the program's; `was` tells of it for the event. */
 int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *was);
@@ -476,6 +488,7 @@ int scope_aside(struct call *call, int (*work)(void *given), void *given, size_t
 
 /* types.c: derived datatypes the program has made and not freed. */
 long long scope_open_types(void);
+long long scope_types_made(void);
 
 /* windows.c */
 void scope_window_rows(struct report *report, int *room);

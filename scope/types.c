@@ -4,15 +4,21 @@
  * MPI_Type_get_contents hands out is the program's to free as well, unless it is predefined. */
 #include "scope.h"
 
-static atomic_llong open_types;
+static atomic_llong open_types, types_made;
 
 long long scope_open_types(void) {
     return atomic_load_explicit(&open_types, memory_order_relaxed);
 }
 
+long long scope_types_made(void) {
+    return atomic_load_explicit(&types_made, memory_order_relaxed);
+}
+
 static int made(int err) {
-    if (err == MPI_SUCCESS)
+    if (err == MPI_SUCCESS) {
         atomic_fetch_add_explicit(&open_types, 1, memory_order_relaxed);
+        atomic_fetch_add_explicit(&types_made, 1, memory_order_relaxed);
+    }
     return err;
 }
 

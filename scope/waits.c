@@ -83,6 +83,7 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
         *status = op->status;
     if (op && op->active) {
         scope_op_complete(op, status);
+        scope_give_back(op);
         *was = *op;
         was->given = was->twin = NULL;
         if (op->kind == RECV && scope_peer(op->comm, status->MPI_SOURCE) >= 0) {

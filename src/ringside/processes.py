@@ -49,6 +49,11 @@ def _signal(pid: int, number: int) -> bool:
     return True
 
 
+def everyone() -> list[int]:
+    """The ids of all processes."""
+    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal()]
+
+
 def terminate(processes: Iterable[int]) -> None:
     """Ask the processes to end."""
     for pid in processes:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -57,13 +57,14 @@ class Plan:
 
 
 @dataclass
-class _Run:
+class Run:
     """A run under way: mpiexec, the directory of its ranks, and what is known so far."""
 
     process: subprocess.Popen
     directory: Path
     report: dict | None = None
     interrupted: int = 0  # the signal that asked for the end
+    late: bool = False  # it took longer than it may
     quiet: bool = False  # what mpiexec says of an end that we brought about interests nobody
     shared: set[str] = field(default_factory=set)
 
@@ -108,10 +109,10 @@ def plan(
 def carry_out(plan: Plan) -> int:
     """Run it to its end, say what there is to say, write what was asked for; the exit status."""
     with tempfile.TemporaryDirectory(prefix="ringside-", dir=_temporary()) as folder:
-        run = _follow(plan, Path(folder))
-        notes = _notes(run.directory)
+        run = follow(plan, Path(folder), _aloud)
+        notes = introduced(run.directory)
         if run.report:
-            for line in _verdict_lines(run.report, _places(run.directory)):
+            for line in _verdict_lines(run.report, places(run.directory)):
                 _say(line)
             status = _STATUS.get(run.report["kind"], DEADLOCK)
         else:
@@ -253,20 +254,23 @@ def _preloadable(scope: Path, directory: Path) -> str:
 # ---- the run ----
 
 
-def _follow(plan: Plan, directory: Path) -> _Run:
-    """Start the ranks and stay with them to their end, whatever brings it about."""
+def follow(
+    plan: Plan, directory: Path, hear: Callable[[int, bytes], None], limit: float = float("inf")
+) -> Run:
+    """Start the ranks and stay with them to their end, whatever brings it about, or for `limit`
+    seconds. `hear(1, ...)` is told what they write to standard output, `hear(2, ...)` to error."""
     signals = {n for n in _ENDING if signal.getsignal(n) != signal.SIG_IGN} | {signal.SIGCHLD}
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signals)
     try:
-        run = _Run(_start(plan, directory, before), directory)
+        run = Run(_start(plan, directory, before), directory)
         speakers = [
-            threading.Thread(target=_pass_on, args=[run, pipe, to], daemon=True)
+            threading.Thread(target=_pass_on, args=[run, pipe, hear, to], daemon=True)
             for pipe, to in ((run.process.stdout, 1), (run.process.stderr, 2))
         ]
         for speaker in speakers:
             speaker.start()
         try:
-            _watch(run, signals)
+            _watch(run, signals, time.monotonic() + limit)
         finally:
             run.report = run.report or _report(directory)  # it may have come with the end
             _end(run)
@@ -300,16 +304,21 @@ def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
         raise RunError(f"{plan.mpiexec[0]} does not start: {error.strerror}") from None
 
 
-def _pass_on(run: _Run, pipe, to: int) -> None:
+def _aloud(to: int, data: bytes) -> None:
+    while data:
+        data = data[os.write(to, data) :]
+
+
+def _pass_on(run: Run, pipe, hear: Callable[[int, bytes], None], to: int) -> None:
     """What mpiexec writes, byte by byte, up to the end that a verdict brings about; where nobody
     reads ours any more, mpiexec's is closed as well."""
     with contextlib.suppress(OSError), pipe:
         while data := os.read(pipe.fileno(), 65536):
-            while data and not run.quiet:
-                data = data[os.write(to, data) :]
+            if not run.quiet:
+                hear(to, data)
 
 
-def _watch(run: _Run, signals: set) -> None:
+def _watch(run: Run, signals: set, limit: float) -> None:
     """Until mpiexec has ended, or it is for us to end it."""
     sampled, begun, deadline = 0.0, 0, float("inf")
     while run.process.poll() is None:
@@ -329,7 +338,8 @@ def _watch(run: _Run, signals: set) -> None:
             run.report = _report(run.directory)
             if run.report:
                 deadline = min(deadline, now + LAST_WORDS)
-        if now > deadline or (run.report and _all_said(run)):
+        run.late = now > limit and run.report is None
+        if run.late or now > deadline or (run.report and _all_said(run)):
             return
 
 
@@ -341,7 +351,7 @@ def _report(directory: Path) -> dict | None:
         return None
 
 
-def _all_said(run: _Run) -> bool:
+def _all_said(run: Run) -> bool:
     """Whether every stuck rank has come to where it waits for its end."""
     left = {s["rank"] for s in run.report["states"] if s["state"] in ("blocked", "polling")}
     left &= set(run.report["ranks"]) or left
@@ -361,16 +371,16 @@ def _started(directory: Path) -> dict[int, tuple[int, int]]:
     return found
 
 
-def _end(run: _Run) -> None:
+def _end(run: Run) -> None:
     """End mpiexec and the ranks if they run, and leave nothing of theirs behind."""
     ours = run.process.poll() is None
     ranks = [pid for pid in _started(run.directory) if processes.alive(pid)]
     if ours:
         time.sleep(TICK)  # what the ranks have written arrives before we stop listening
-        run.quiet = run.report is not None or run.interrupted != 0
+        run.quiet = run.late or run.report is not None or run.interrupted != 0
         run.shared |= processes.shared_memory(ranks)
         (run.directory / "end").touch()
-        if {note["host"] for note in _notes(run.directory)} <= {os.uname().nodename}:
+        if {note["host"] for note in introduced(run.directory)} <= {os.uname().nodename}:
             processes.kill(ranks)
         else:
             run.process.terminate()
@@ -387,7 +397,7 @@ def _end(run: _Run) -> None:
         processes.kill([pid for pid in rest if processes.alive(pid)])
         _gone(rest, PATIENCE)
     if ours or run.interrupted or run.process.returncode != 0:
-        processes.remove(run.shared - processes.shared_memory(_everyone()))
+        processes.remove(run.shared - processes.shared_memory(processes.everyone()))
 
 
 def _gone(pids: list[int], seconds: float) -> bool:
@@ -400,14 +410,10 @@ def _gone(pids: list[int], seconds: float) -> bool:
     return True
 
 
-def _everyone() -> list[int]:
-    return [int(entry.name) for entry in os.scandir("/proc") if entry.name.isdecimal()]
-
-
 # ---- what happened ----
 
 
-def _notes(directory: Path) -> list[dict]:
+def introduced(directory: Path) -> list[dict]:
     """Who the ranks say they are, those that have begun MPI."""
     notes = [json.loads(path.read_text()) for path in directory.glob("rank-*.json")]
     return sorted(notes, key=lambda note: (note["rank"], note["pid"]))
@@ -431,11 +437,12 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
     yield f"Ringside: the program was ended; the exit status is {status}."
 
 
-def _places(directory: Path) -> dict[int, str]:
+def places(directory: Path) -> dict[int, str]:
     """Where in its source each rank made the call it was stuck in, as far as that is known."""
     found = {}
     for path in directory.glob("left-*.txt"):
         frames = [line.split("\t") for line in path.read_text(errors="replace").splitlines()]
+        frames = [frame for frame in frames if len(frame) == 3] or frames
         places = (_line(*frame) if len(frame) == 3 else _place(*frame) for frame in frames)
         place = next(filter(None, places), None)
         if place:
@@ -471,13 +478,13 @@ def _place(address: str, binary: str) -> str | None:
     return f"in {said[0]}" if line.startswith("?") else f"{line}, in {said[0]}"
 
 
-def _end_without_verdict(plan: Plan, run: _Run, notes: list[dict]) -> int:
+def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     """Say who died, if anyone did, and what the scope could not see; the exit status."""
     code = run.process.returncode
     _warn(plan, notes)
     if run.interrupted:
         return 128 + run.interrupted
-    first = _first_end(run.directory)
+    first = first_end(run.directory)
     if first and not list(run.directory.glob("abort-*")):
         rank, status, clean = first
         if os.WIFSIGNALED(status):
@@ -494,7 +501,7 @@ def _end_without_verdict(plan: Plan, run: _Run, notes: list[dict]) -> int:
     return 128 - code if code < 0 else code
 
 
-def _first_end(directory: Path) -> tuple[int, int, bool] | None:
+def first_end(directory: Path) -> tuple[int, int, bool] | None:
     """Of the first rank that ended badly, unless one before it ended well with an error of its
     own: rank, status as wait() gives it, whether it was in MPI and had come to MPI_Finalize."""
     ends = []

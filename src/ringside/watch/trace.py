@@ -21,11 +21,12 @@ if TYPE_CHECKING:
 _COLUMNS = ["start", "end", "blocked", "rank", "call", "peer", "tag", "bytes", "comm"]
 
 
-def table(directory: Path, notes: list[dict]) -> DataFrame:
+def table(directory: Path, notes: list[dict], zero: float | None = None) -> DataFrame:
     """The calls of all ranks in the order of their starts, as `Cluster.events` gives them.
 
-    `notes` are the ranks' own: rank, pid, the size of an event and the names of the calls. `lost`
-    in the table's `attrs`: whether a rank made more calls than it keeps.
+    `notes` are the ranks' own: rank, pid, the size of an event and the names of the calls. `zero`:
+    which time of the node's clock is 0; none given means the first call's. `lost` in the table's
+    `attrs`: whether a rank made more calls than it keeps.
     """
     import pandas as pd
 
@@ -36,7 +37,7 @@ def table(directory: Path, notes: list[dict]) -> DataFrame:
         parts.append(pd.DataFrame(_named(events, note["calls"])).assign(rank=note["rank"]))
     found = pd.concat(parts, ignore_index=True)
     if len(found):
-        found[["start", "end"]] -= found["start"].min()
+        found[["start", "end"]] -= found["start"].min() if zero is None else zero
     found = found.sort_values(["start", "rank", "seq"], ignore_index=True)
     found.attrs["lost"] = lost
     return found
