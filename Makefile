@@ -30,7 +30,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab my-lessons test soak bench lessons kernels lint lock clean env
+.PHONY: help lab my-lessons test soak bench lessons exercises kernels lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
@@ -38,7 +38,8 @@ help:
 	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
 	@echo "make soak     the long random runs"
 	@echo "make bench    the bars, as ratios from one run"
-	@echo "make lessons  run all lessons again and keep their outputs"
+	@echo "make lessons  run all lessons and solutions again and keep their outputs"
+	@echo "make exercises  derive the exercises from the solutions"
 	@echo "make kernels  the C library and the scope only  (V=1: whole commands)"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
@@ -59,22 +60,26 @@ lab: kernels my-lessons
 	    $(ROOT) $(LABARGS)
 
 # Without the outputs: of one that is folded away JupyterLab shows the first line.
-my-lessons/.new: $(wildcard notebooks/[0-9][0-9]-*.ipynb) | env
-	@rm -rf $@ $@.part && "$(PY)" -m nbconvert --to notebook --log-level ERROR \
-	    --ClearOutputPreprocessor.enabled=True --output-dir $@.part $^ && mv $@.part $@
+EMPTY = "$(PY)" -m nbconvert --to notebook --log-level ERROR --ClearOutputPreprocessor.enabled=True
+LESSONS = $(wildcard notebooks/[0-9][0-9]-*.ipynb)
+EXERCISES = $(wildcard notebooks/exercises/*.ipynb)
+
+my-lessons/.new: $(LESSONS) $(EXERCISES) | env
+	@rm -rf $@ $@.part && $(EMPTY) --output-dir $@.part $(LESSONS) && \
+	    $(EMPTY) --output-dir $@.part/exercises $(EXERCISES) && mv $@.part $@
 
 # A reader works in copies, as JupyterLab saves by itself. A copy that nobody has changed follows its
 # lesson; one that somebody has stays, until FRESH=1 puts it aside.
 my-lessons: my-lessons/.new
-	@mkdir -p my-lessons/.given
+	@mkdir -p my-lessons/.given/exercises my-lessons/exercises
 	@ln -sfn ../notebooks/reference my-lessons/reference
 	@aside="my-lessons/until-$$(date +%Y-%m-%d-%H%M%S)"; \
-	for lesson in my-lessons/.new/*.ipynb; do \
-	    name=$${lesson##*/} mine=my-lessons/$${lesson##*/} given=my-lessons/.given/$${lesson##*/}; \
+	for lesson in my-lessons/.new/*.ipynb my-lessons/.new/exercises/*.ipynb; do \
+	    name=$${lesson#my-lessons/.new/}; mine=my-lessons/$$name given=my-lessons/.given/$$name; \
 	    if [ -e "$$mine" ] && ! cmp -s "$$mine" "$$given"; then \
 	        if [ -n "$(FRESH)" ]; then \
-	            mkdir -p "$$aside" && ln -sfn ../../notebooks/reference "$$aside/reference" && \
-	            mv "$$mine" "$$aside/" && echo "Ringside: your $$name is kept in $$aside"; \
+	            mkdir -p "$$aside/exercises" && ln -sfn ../../notebooks/reference "$$aside/reference" && \
+	            mv "$$mine" "$$aside/$$name" && echo "Ringside: your $$name is kept in $$aside"; \
 	        else \
 	            cmp -s "$$lesson" "$$given" || \
 	            echo "Ringside: $$name is newer than your copy; make lab FRESH=1 keeps both"; \
@@ -100,7 +105,12 @@ bench: kernels
 lessons: kernels
 	@IPP_NONINTERACTIVE=1 "$(PY)" -m nbconvert --to notebook --execute --inplace \
 	    --ExecutePreprocessor.timeout=120 --ExecutePreprocessor.record_timing=False \
-	    --KernelManager.transport_encryption=auto notebooks/[0-9][0-9]-*.ipynb
+	    --KernelManager.transport_encryption=auto notebooks/[0-9][0-9]-*.ipynb \
+	    notebooks/solutions/*.ipynb
+
+# What is handed out, from the solutions.
+exercises: env
+	@"$(PY)" notebooks/handout.py
 
 kernels: env
 	@$(INSIDE) $(MAKE) --no-print-directory -C kernels MPI=$(MPI) MPICC=mpicc

@@ -124,6 +124,9 @@ def test_a_readers_copy_is_kept_and_renewed(tmp_path):
     (tmp_path / "environment.sh").touch()
     lessons, mine = tmp_path / "notebooks", tmp_path / "my-lessons"
     (lessons / "reference").mkdir(parents=True)
+    (lessons / "exercises").mkdir()
+    nbformat.write(lesson("an exercise"), lessons / "exercises" / "01-token.ipynb")
+    exercise = mine / "exercises" / "01-token.ipynb"
 
     def write(**texts):
         for number, text in texts.items():
@@ -139,6 +142,8 @@ def test_a_readers_copy_is_kept_and_renewed(tmp_path):
     write(_00="a lesson", _01="another")
     assert copies() == ("", ["a lesson", "another"])
     assert (mine / "reference").samefile(lessons / "reference")
+    assert written(exercise) == "an exercise"
+    nbformat.write(lesson("my solution and "), exercise)
     nbformat.write(lesson("my work and "), mine / "01-lesson.ipynb")
     assert copies() == ("", ["a lesson", "my work and the answer"])
     write(_00="a better lesson", _01="another, better")
@@ -148,6 +153,11 @@ def test_a_readers_copy_is_kept_and_renewed(tmp_path):
     said, fresh = copies("FRESH=1")
     assert fresh == ["a better lesson", "another, better"]
     [aside] = mine.glob("until-*")
-    assert said == f"Ringside: your 01-lesson.ipynb is kept in {aside.relative_to(tmp_path)}\n"
+    assert said == (
+        f"Ringside: your 01-lesson.ipynb is kept in {aside.relative_to(tmp_path)}\n"
+        f"Ringside: your exercises/01-token.ipynb is kept in {aside.relative_to(tmp_path)}\n"
+    )
+    assert written(aside / "exercises" / "01-token.ipynb") == "my solution and the answer"
+    assert written(exercise) == "an exercise"
     assert written(aside / "01-lesson.ipynb") == "my work and the answer"
     assert (aside / "reference").samefile(lessons / "reference")

@@ -1,4 +1,4 @@
-"""The command line: `python -m ringside run`, `campaign` and `report`.
+"""The command line: `python -m ringside run`, `campaign`, `report` and `grade`.
 
 Exit status: 0 done, 1 some points failed, 2 it cannot be carried out, 130 ended by Ctrl-C; `run`
 has more of them, see `ringside run --help`.
@@ -38,6 +38,13 @@ point's repetitions by size.
   efficiency.csv   T(p0) / T(p), p0 being the least number of ranks measured for that program and
                    length: every rank has the same work however many there are (weak scaling)"""
 
+_GRADE = """\
+Of each notebook the cell that defines an exercise's function is judged, as check("...") in the
+notebook would, but in namespaces of its own: without network, without other processes, with nothing
+of the disk that can be written, and without the other submissions. Outputs in the notebook count
+for nothing. What has been judged is kept beside the results, so that a run that was ended goes on
+where it stopped."""
+
 _RUN = """\
   ringside run -n 4 ./ring 500000
   ringside run -n 4 --timeline ring.svg python ring.py
@@ -58,13 +65,13 @@ Exit status: the program's own, or
 def main(arguments: list[str] | None = None) -> int:
     """Carry out a command line (sys.argv's if none is given); its exit status."""
     options = _parser().parse_args(arguments)
-    from ringside.errors import CampaignError, ClusterError, RunError
+    from ringside.errors import CampaignError, ClusterError, GradeError, RunError
 
     try:
         return options.command(options)
     except KeyboardInterrupt:
         return INTERRUPTED
-    except (CampaignError, ClusterError, RunError, OSError) as error:
+    except (CampaignError, ClusterError, GradeError, RunError, OSError) as error:
         print(f"ringside: {error}", file=sys.stderr)
         return BAD_INPUT
 
@@ -75,7 +82,7 @@ def _parser() -> argparse.ArgumentParser:
         description="The scope for any MPI program; measurements with Ringside's kernels. "
         "The lessons: make lab.",
     )
-    commands = parser.add_subparsers(required=True, metavar="run | campaign | report")
+    commands = parser.add_subparsers(required=True, metavar="run | campaign | report | grade")
     raw = argparse.RawDescriptionHelpFormatter
     _add_run(
         commands.add_parser(
@@ -98,6 +105,12 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("results", help="the table a campaign wrote")
     one.add_argument("--directory", default=".", help="where the reports go (here)")
     one.set_defaults(command=_report)
+    one = commands.add_parser(
+        "grade", help="judge submitted exercises", epilog=_GRADE, formatter_class=raw
+    )
+    one.add_argument("folder", help="notebooks, at any depth")
+    one.add_argument("--results", default="results.csv", help="the table (results.csv)")
+    one.set_defaults(command=_grade)
     return parser
 
 
@@ -143,6 +156,18 @@ def _report(options) -> int:
 
     reports = report(read(options.results), options.directory)
     print(f"{', '.join(f'{name}.csv' for name in reports)} are in {options.directory}")
+    return DONE
+
+
+def _grade(options) -> int:
+    from pathlib import Path
+
+    from ringside.check.grade import grade
+
+    results = Path(options.results)
+    rows = grade(Path(options.folder), results)
+    right = sum(row["result"] == "right" for row in rows)
+    print(f"{right} of {len(rows)} right: {results} and {results.with_suffix('.html')}")
     return DONE
 
 

@@ -46,6 +46,10 @@ class CampaignError(ValueError):
         return [f"{type(self).__name__}: {self}"]
 
 
+class GradeError(ValueError):
+    """Submissions cannot be graded; the text says why and what to do."""
+
+
 class RunError(ValueError):
     """A program cannot be run under the scope; the text says why and what to do."""
 

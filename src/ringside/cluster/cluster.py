@@ -10,7 +10,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from ringside.cluster import files, room
+from ringside.cluster import files, magic, room
 from ringside.cluster.keeper import Keeper
 from ringside.errors import ClusterError, Interrupted, RankDied
 from ringside.watch.network import Network, checked
@@ -152,6 +152,7 @@ class Cluster:
             self.view = self.client.direct_view("all")
             self.view.block = True
         self.view.activate()
+        magic.register(self)
         if new:
             _say(f"{n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
         else:

@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from ringside import mpi
+from ringside.cfunctions import crash_line
 from ringside.cluster import files
 
 _ABORT = re.compile(
@@ -61,8 +62,12 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
 
 
 def crash_site(run: Path, rank: int) -> str:
-    """The Python function a crashed rank was in, from its fault log; empty if it left none."""
-    for source, line, function in _FRAME.findall(files.read(run, f"rank-{rank}.fault")):
+    """The line of C or the Python function in which a rank crashed, from its fault log; empty if
+    it left none."""
+    text = files.read(run, f"rank-{rank}.fault")
+    if where := crash_line(text):
+        return where
+    for source, line, function in _FRAME.findall(text):
         if source.startswith((sys.prefix, sys.base_prefix)):
             continue
         return f"line {line} of the cell" if function == "<module>" else function

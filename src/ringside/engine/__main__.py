@@ -75,7 +75,9 @@ def main() -> None:
     run = Path(os.environ["RINGSIDE_RUN"])
     rank = launch_rank()
     files.note_process(run, f"rank-{rank}")
-    fault = open(run / f"rank-{rank}.fault", "w")
+    fault_log = run / f"rank-{rank}.fault"
+    fault_log.unlink(missing_ok=True)
+    fault = open(fault_log, "a")  # others write to it as well
     faulthandler.enable(fault, all_threads=False)
     leave_with_owner(run)
     MPI = load_mpi()

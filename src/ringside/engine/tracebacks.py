@@ -6,9 +6,10 @@ from pathlib import Path
 
 import ipyparallel
 
+from ringside import cfunctions
 from ringside.errors import PREFIX
 
-LIBRARIES = ("src/mpi4py/", str(Path(ipyparallel.__file__).parent))
+LIBRARIES = ("src/mpi4py/", str(Path(ipyparallel.__file__).parent), cfunctions.__file__)
 TRUNCATED = re.compile(
     r"Message from rank (\d+) and tag (\d+) truncated; "
     r"(\d+) bytes received but buffer size is (\d+)"

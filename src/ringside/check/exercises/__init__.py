@@ -1,0 +1,1 @@
+"""The exercises: a module a lesson, with what is given, what is right, and what is asked for."""

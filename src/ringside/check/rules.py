@@ -1,0 +1,326 @@
+"""What a trial must have kept to, read from what the scope saw; not from the student's text.
+
+A rule looks at a trial and returns what broke it, in words, or None.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from ringside.check.trial import LIMIT, Trial
+from ringside.watch.messages import family, messages
+from ringside.watch.waitfor import in_words, size
+
+
+@dataclass(frozen=True)
+class Rule:
+    """`name` completes "the function ..."; `why` it matters, in a sentence or two."""
+
+    name: str
+    why: str
+    broken: Callable[[Trial], str | None]
+
+
+@dataclass(frozen=True)
+class Broken:
+    """A rule that a trial broke: the message, line by line."""
+
+    rule: str
+    why: str
+    words: tuple[str, ...]
+    trial: Trial
+
+
+def first_broken(trial: Trial) -> Broken | None:
+    """The first rule that the trial broke: that it ends, then those of every program, then the
+    exercise's own."""
+    if trial.kind != "ended":
+        rule, why = _ENDS[trial.kind]
+        return Broken(rule, why, tuple(trial.words), trial)
+    for rule in (*EVERY, VALUES, *trial.exercise.rules):
+        if words := rule.broken(trial):
+            return Broken(rule.name, rule.why, tuple(words.splitlines()), trial)
+    return None
+
+
+# ---- that it ends ----
+
+ENDS = "ends"
+UNBUFFERED = "ends without the library's buffers"
+WHY_UNBUFFERED = (
+    "It came to its end only because small messages are copied and sent off before anybody "
+    "receives them. MPI does not promise that: with longer messages, or another library, this "
+    "hangs. Here every send waited for its receive."
+)
+_HANGS = "A rank waits for what nobody will do any more."
+_ENDS = {
+    "deadlock": (ENDS, _HANGS),
+    "suspected": (ENDS, "It tests in a loop for something that does not come."),
+    "mismatch": (ENDS, "All ranks of a communicator make the same collective calls, in one order."),
+    "stopped": (ENDS, _HANGS),
+    "late": (ENDS, f"It was still at work after {LIMIT:.0f} s, and needs well under one."),
+    "raised": ("runs without an error", "An error on one rank ends the program on all."),
+    "died": ("does not crash", "A rank that dies takes the others with it."),
+    "nothing": ("runs", "No rank came to call the function."),
+}
+
+
+# ---- what every program keeps to ----
+
+
+def _by_rank(trial: Trial, key: str) -> list[int]:
+    return [one[key] for one in trial.said]
+
+
+def _where_not_zero(counts: list[int], what: str, whats: str) -> str | None:
+    ranks = [rank for rank, count in enumerate(counts) if count > 0]
+    if not ranks:
+        return None
+    most = max(counts)
+    return f"{in_words(ranks)}: {most} {what if most == 1 else whats}"
+
+
+def _incomplete(trial: Trial) -> str | None:
+    what = "was begun and never waited for"
+    return _where_not_zero(
+        _by_rank(trial, "open"), f"operation {what}", "operations were begun and never waited for"
+    )
+
+
+def _changed(trial: Trial) -> str | None:
+    return _where_not_zero(
+        _by_rank(trial, "changed"),
+        "array was written to between the start of its send and the end of it",
+        "arrays were written to between the start of their sends and the end of them",
+    )
+
+
+def _left_over(trial: Trial) -> str | None:
+    left = [m for m in messages(list(trial.events.itertuples(index=False))) if m.end is None]
+    words = [f"from rank {m.source} to rank {m.dest} (tag {m.tag}, {size(m.bytes)})" for m in left]
+    return "sent and not received: " + ", ".join(words[:3]) if words else None
+
+
+def _types(trial: Trial) -> str | None:
+    return _where_not_zero(
+        _by_rank(trial, "types"), "datatype was made and not freed", "datatypes were not freed"
+    )
+
+
+EVERY = (
+    Rule(
+        "completes what it starts",
+        "A nonblocking operation has ended only when Wait, or a Test that says so, has told: "
+        "until then its data may not have been sent or come, and its memory is not given back.",
+        _incomplete,
+    ),
+    Rule(
+        "leaves no message over",
+        "A message that nobody receives stays on its way, and meets a later receive that was "
+        "meant for another.",
+        _left_over,
+    ),
+    Rule(
+        "leaves an array alone while it is being sent",
+        "Until the Wait the library may still be reading it: what arrives is a mixture.",
+        _changed,
+    ),
+    Rule(
+        "frees the datatypes it makes",
+        "Each keeps memory of the library's until it is freed.",
+        _types,
+    ),
+)
+
+
+# ---- values ----
+
+
+def _wrong(trial: Trial) -> str | None:
+    words = []
+    for rank, (found, right) in enumerate(zip(trial.outcomes, trial.right, strict=True)):
+        for name, value in right.items():
+            if problem := _differs(trial, rank, name, found, value):
+                words.append(f"rank {rank}: {problem}")
+    return "\n".join(words[:4]) or None
+
+
+def _differs(trial: Trial, rank: int, name: str, found: dict, right) -> str | None:
+    right = np.asarray(right)
+    what = "it returned" if name == "returned" else f"{name} is"
+    if name not in found:
+        kind = trial.said[rank]["returned"]
+        return f"{what} {kind}, and should be {_shown(right)}" if kind else f"{name} is missing"
+    value = found[name]
+    if value.shape != right.shape:
+        have = _shape(value)
+        return f"{what} {have}, and should be {_shape(right)}"
+    if right.dtype.kind not in "fc":
+        wrong = value != right
+    elif value.dtype.kind not in "biufc":
+        return f"{what} {_shown(value)}, and should be {_shown(right)}"
+    else:
+        scale = np.abs(right) if trial.exercise.each else np.max(np.abs(right), initial=0.0)
+        close = np.abs(value - right) <= trial.exercise.tolerance * np.maximum(scale, 1e-300)
+        wrong = ~(close & np.isfinite(value))
+    if not np.any(wrong):
+        return None
+    if right.ndim == 0:
+        return f"{what} {_shown(value)}, and should be {_shown(right)}"
+    first = tuple(int(i) for i in np.argwhere(wrong)[0])
+    place = ", ".join(map(str, first))
+    if right.dtype.kind == "U":  # an answer, not to be given away
+        return f"{what} wrong in {int(np.sum(wrong))} of {right.size}; the first is [{place}]"
+    return (
+        f"{what} wrong in {int(np.sum(wrong))} of {right.size} elements; the first is "
+        f"[{place}]: {_shown(value[first])}, and should be {_shown(right[first])}"
+    )
+
+
+def _shape(value: np.ndarray) -> str:
+    if value.ndim == 0:
+        return "a single number"
+    return f"an array of {' x '.join(map(str, value.shape))}"
+
+
+def _shown(value) -> str:
+    value = np.asarray(value)
+    if value.ndim:
+        return _shape(value)
+    item = value.item()
+    return f"{item:.6g}" if isinstance(item, float) else str(item)
+
+
+VALUES = Rule(
+    "gives the right values on every rank",
+    "Each run has other numbers, so the answer has to come from them.",
+    _wrong,
+)
+
+
+# ---- what some exercises ask for besides ----
+
+
+def without(*calls: str) -> Rule:
+    """The function makes none of these calls."""
+
+    def broken(trial: Trial) -> str | None:
+        names = trial.events["call"].str.removesuffix("_c")
+        used = [call for call in calls if (names == f"MPI_{call}").any()]
+        ranks = sorted(set(trial.events["rank"][names.isin([f"MPI_{call}" for call in used])]))
+        return f"{in_words([int(r) for r in ranks])}: {', '.join(used)}" if used else None
+
+    return Rule(
+        f"does without {' and '.join(calls) if len(calls) < 3 else 'what this exercise rules out'}",
+        "This exercise is about doing it by other means.",
+        broken,
+    )
+
+
+def sends(expected: Callable[[int, int, dict], list[int] | int], what: str) -> Rule:
+    """`expected(rank, ranks, given)`: the bytes of the messages that the rank sends to others, in
+    any order, or how many they are, of whatever size; `what` says so in words."""
+
+    def broken(trial: Trial) -> str | None:
+        rows = trial.events[trial.events["peer"] >= 0].itertuples(index=False)
+        sent: list[list[int]] = [[] for _ in range(trial.ranks)]
+        for row in rows:
+            name = row.call.removesuffix("_c")
+            begins = family(row.call) == "send" and not name.endswith("_init")
+            begins = begins or (family(row.call) == "sendrecv" and row.request > 0)
+            if begins and row.peer != row.rank:
+                sent[row.rank].append(int(row.bytes))
+        for rank in range(trial.ranks):
+            right = expected(rank, trial.ranks, trial.given[rank])
+            if isinstance(right, int):
+                wrong, should = len(sent[rank]) != right, f"{right}"
+            else:
+                wrong, should = sorted(sent[rank]) != sorted(right), _parcels(right)
+            if wrong:
+                return (
+                    f"rank {rank} sent {_parcels(sent[rank])} to others, and should send "
+                    f"{should}: {what}"
+                )
+        return None
+
+    return Rule("sends what is asked for", "What is sent is what a program costs.", broken)
+
+
+def _parcels(sizes: list[int]) -> str:
+    if not sizes:
+        return "no message"
+    shown = ", ".join(size(one) for one in sizes[:4]) + (", ..." if len(sizes) > 4 else "")
+    return f"{len(sizes)} message{'s' * (len(sizes) > 1)} of {shown}"
+
+
+def _serial(trial: Trial) -> str | None:
+    if trial.ranks == 1:
+        return None
+    for rank, said in enumerate(trial.said):
+        if len(said["works"]) != 1:
+            return f"rank {rank}: work() was called {len(said['works'])} times, and should be once"
+        begin, end = (time - trial.events.attrs["zero"] for time in said["works"][0])
+        mine = trial.events[(trial.events["rank"] == rank)]
+        started = mine[(mine["request"] > 0) & mine["call"].map(family).isin(["send", "recv"])]
+        receives = started["call"].map(family) == "recv"
+        if not receives.any() or receives.all():
+            missing = "receive" if not receives.any() else "send"
+            return f"rank {rank}: there is no nonblocking {missing}"
+        late = started[started["start"] > begin]
+        if len(late):
+            return f"rank {rank}: {late['call'].iloc[0]} began after work()"
+        done = mine[mine["request"].isin(started["request"]) & (mine["call"].map(family) == "wait")]
+        if (done["end"] < begin).any():
+            return f"rank {rank}: {done['call'].iloc[0]} was called before work()"
+        if (done["end"] < end).any() and not done["call"].str.contains("Test").any():
+            return f"rank {rank}: {done['call'].iloc[0]} ended before work() had"
+    return None
+
+
+OVERLAP = Rule(
+    "computes while the messages are under way",
+    "What is waited for before the work takes its time besides it; only what was begun before "
+    "the work, and is waited for after it, can be hidden by it.",
+    _serial,
+)
+
+
+def uses(call: str, why: str) -> Rule:
+    """Every rank makes this call, once."""
+
+    def broken(trial: Trial) -> str | None:
+        rows = trial.events[trial.events["call"].str.removesuffix("_c") == f"MPI_{call}"]
+        for rank in range(trial.ranks):
+            if (made := int((rows["rank"] == rank).sum())) != 1:
+                return f"rank {rank} called MPI_{call} {made} times, and should call it once"
+        return None
+
+    return Rule(f"uses MPI_{call}", why, broken)
+
+
+def makes_type(needed: Callable[[int, int], bool]) -> Rule:
+    """Each rank for which `needed(rank, ranks)` makes a derived datatype."""
+
+    def broken(trial: Trial) -> str | None:
+        lacking = [r for r in range(trial.ranks) if needed(r, trial.ranks)]
+        lacking = [rank for rank in lacking if trial.said[rank]["made"] == 0]
+        return f"{in_words(lacking)} made no datatype" if lacking else None
+
+    return Rule(
+        "describes its data by a datatype",
+        "This exercise is about letting MPI collect the elements: without a copy of one's own.",
+        broken,
+    )
+
+
+def tries(most: int) -> Rule:
+    """`passes` is called so often at most."""
+
+    def broken(trial: Trial) -> str | None:
+        made = trial.said[0]["tries"]
+        return f"it tried {made} sizes, and {most} are enough" if made > most else None
+
+    return Rule("finds it with few tries", "Each try is a run of the whole program.", broken)

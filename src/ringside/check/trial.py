@@ -1,0 +1,245 @@
+"""One trial: a student's function on so many ranks, in processes of their own, under the scope."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import re
+import signal
+import sys
+import tempfile
+import threading
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+
+from ringside import cfunctions, processes, run
+from ringside.check.exercise import Exercise
+from ringside.watch import trace, waitfor
+
+LIMIT = 10.0  # seconds the function may take; exercises take well under one
+START = 20.0  # and the ranks, to start and to end
+QUIET = 3.0  # seconds of nothing but tests in a loop
+HEARD = 4000  # characters of what the ranks print that are kept
+_MARK = "RINGSIDE_TRIAL"
+
+
+@dataclass
+class Trial:
+    """What became of a function: `kind` is "ended", or how it failed ("deadlock", "mismatch",
+    "suspected", "raised", "died", "late", "nothing"), then in `words`. By rank: `outcomes` (what
+    it returned and what its arrays hold; None: it did not come to its end), `said`
+    (`ringside.check.rank`). `events`: a row a call, as `Cluster.events` has them."""
+
+    exercise: Exercise
+    ranks: int
+    insisted: bool
+    given: list[dict]
+    right: list[dict]
+    kind: str = "ended"
+    words: list[str] = field(default_factory=list)
+    outcomes: list[dict | None] = field(default_factory=list)
+    said: list[dict | None] = field(default_factory=list)
+    events: object = None
+    printed: str = ""
+
+
+def attempt(
+    exercise: Exercise, text: str, ranks: int, seed: int, insist: bool, library: Path | None
+) -> Trial:
+    """Run the function of the cell `text` once. `library`: what a cell of C was compiled to."""
+    given = exercise.given(ranks, np.random.default_rng(seed))
+    trial = Trial(exercise, ranks, insist, given, exercise.right(given))
+    with tempfile.TemporaryDirectory(prefix="ringside-trial-") as name:
+        folder = Path(name)
+        _write(exercise, text, given, library, folder)
+        heard = _Heard()
+        followed = _run(folder, ranks, insist, heard)
+        trial.said = [_said(folder / f"said-{rank}.json") for rank in range(ranks)]
+        _clear_shared_memory(trial.said)
+        trial.outcomes = [
+            _outcome(folder / f"outcome-{rank}.npz", given[rank]) for rank in range(ranks)
+        ]
+        trial.printed = heard.text()
+        notes = run.introduced(followed.directory)
+        trial.events = _of_the_function(trace.table(followed.directory, notes, zero=0), trial.said)
+        trial.kind, trial.words = _judged(trial, followed, folder)
+    return trial
+
+
+# ---- before and during ----
+
+
+def _write(exercise, text: str, given: list[dict], library: Path | None, folder: Path) -> None:
+    task = {
+        "function": exercise.function,
+        "arguments": list(given[0]),
+        "c": exercise.c,
+        "library": str(library),
+        "grid": exercise.grid,
+        "periodic": exercise.periodic,
+        "limit": LIMIT,
+    }
+    (folder / "task.json").write_text(json.dumps(task))
+    (folder / "cell").write_text(text)
+    values = {
+        f"{rank}/{name}": value
+        for rank, one in enumerate(given)
+        for name, value in one.items()
+        if value is not None
+    }
+    np.savez(folder / "given.npz", **values)
+
+
+class _Heard:
+    """The beginning of what the ranks print."""
+
+    def __init__(self):
+        self._lock = threading.Lock()
+        self._data = b""
+
+    def __call__(self, _, data: bytes) -> None:
+        with self._lock:
+            self._data += data[: HEARD - len(self._data)]
+
+    def text(self) -> str:
+        return self._data.decode(errors="replace")
+
+
+def _run(folder: Path, ranks: int, insist: bool, heard: _Heard) -> run.Run:
+    command = [sys.executable, "-m", "ringside.check.rank", str(folder)]
+    plan = run.plan(command, ranks, insist=insist, quiet=QUIET)
+    plan.environment.update({"RINGSIDE_CHECK": "1", _MARK: folder.name})
+    plan.environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
+    directory = folder / "run"
+    directory.mkdir()
+    try:
+        followed = run.follow(plan, directory, heard, LIMIT + START)
+    finally:
+        processes.kill(_left_behind(folder.name))
+    if followed.interrupted:
+        raise KeyboardInterrupt
+    return followed
+
+
+def _left_behind(mark: str) -> list[int]:
+    """Processes that the function started and that outlived its rank."""
+    wanted, found = f"{_MARK}={mark}".encode(), []
+    for pid in processes.everyone():
+        with contextlib.suppress(OSError):  # it has ended, or is another user's
+            if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
+                found.append(pid)
+    return found
+
+
+def _clear_shared_memory(said: list[dict | None]) -> None:
+    """What MPI leaves of a rank that did not come to its MPI_Finalize."""
+    files = {str(file) for one in said if one for file in one["shared"]}
+    files = {file for file in files if file.startswith("/dev/shm/") and ".." not in file}
+    if any(map(os.path.exists, files)):
+        processes.remove(files - processes.shared_memory(processes.everyone()))
+
+
+# ---- after ----
+
+
+def _said(path: Path) -> dict | None:
+    try:
+        return json.loads(path.read_text())
+    except (OSError, ValueError):
+        return None
+
+
+def _outcome(path: Path, given: dict) -> dict | None:
+    """What a rank's function left; the file is the student's process's, so nothing is unpickled."""
+    try:
+        with np.load(path, allow_pickle=False) as file:
+            names = [name for name in file.files if name == "returned" or name in given]
+            return {name: file[name] for name in names}
+    except (OSError, ValueError, EOFError, KeyError):
+        return None
+
+
+def _of_the_function(events, said: list[dict | None]):
+    """The calls that the function made itself: not those before it began, or after it ended."""
+    began = [one["began"] if one and one["began"] else float("inf") for one in said]
+    ended = [one["ended"] if one and one["ended"] else float("inf") for one in said]
+    rank = events["rank"].to_numpy(int)
+    inside = events["start"] >= np.array(began)[rank]
+    inside &= events["start"] <= np.array(ended)[rank]
+    kept = events[inside].reset_index(drop=True)
+    kept.attrs = dict(events.attrs) | {"zero": min(began)}
+    return kept
+
+
+def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[str]]:
+    raised = [(rank, one["error"]) for rank, one in enumerate(trial.said) if one and one["error"]]
+    if raised:
+        return "raised", _raised(*raised[0])
+    if all(outcome is not None for outcome in trial.outcomes):
+        return "ended", []  # what is wrong after it, other rules say
+    if followed.report is not None:
+        return _verdict(followed, trial)
+    end = run.first_end(followed.directory)
+    if followed.late or (end and os.WIFSIGNALED(end[1]) and os.WTERMSIG(end[1]) == signal.SIGALRM):
+        lines = [_where(folder / f"slow-{rank}") for rank in range(trial.ranks)]
+        words = [f"rank {rank}: at {line}" for rank, line in enumerate(lines) if line]
+        return "late", words
+    if end is None:
+        return "nothing", [trial.printed.strip()[-500:]]
+    rank, status, _ = end
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        how = f"was killed by signal {number} ({signal.strsignal(number)})"
+    else:
+        how = f"ended its program, with exit status {os.WEXITSTATUS(status)}"
+    where = _crash(folder / f"fault-{rank}")
+    return "died", [f"rank {rank} {how}" + (f", in {where}" if where else "")]
+
+
+def _raised(rank: int, error: dict) -> list[str]:
+    lines = [f"line {number} of your cell: {text}" for number, text in error["lines"]]
+    return [f"rank {rank} raised {error['type']}: {error['text']}", *lines]
+
+
+def _verdict(followed: run.Run, trial: Trial) -> tuple[str, list[str]]:
+    verdict = waitfor.verdict(followed.report)
+    places = _places(followed.directory)
+    words = [verdict.sentences[0]]
+    for state in followed.report["states"]:
+        rank = state["rank"]
+        line = waitfor.line(state)
+        if trial.outcomes[rank] is not None or state["call"] == "MPI_Finalize":
+            line = f"rank {rank}: its function has ended"
+        words.append(line + (f", {places[rank]}" if rank in places else ""))
+    return verdict.kind, words
+
+
+def _places(directory: Path) -> dict[int, str]:
+    """In which line of the cell each rank was stuck."""
+    found = {}
+    for path in directory.glob("left-*.txt"):
+        rank, text = int(path.name.split("-")[1]), path.read_text(errors="replace")
+        in_c = cfunctions.crash_line(re.sub(r"^(0x\w+)\t", r"C: \1 ", text, flags=re.MULTILINE))
+        in_python = re.search(r"^(\d+)\tyour cell\t", text, re.MULTILINE)
+        if in_c or in_python:
+            found[rank] = in_c or f"line {in_python[1]} of your cell"
+    return found
+
+
+def _where(path: Path) -> str:
+    """Where in the cell a rank was when its time had run out."""
+    match = re.search(
+        r'File "your cell", line (\d+) in (\w+)', path.read_text() if path.exists() else ""
+    )
+    return f"line {match[1]} of your cell" if match else ""
+
+
+def _crash(path: Path) -> str:
+    text = path.read_text(errors="replace") if path.exists() else ""
+    if where := cfunctions.crash_line(text):
+        return where
+    match = re.search(r'File "your cell", line (\d+)', text)
+    return f"line {match[1]} of your cell" if match else ""

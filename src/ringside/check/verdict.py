@@ -1,0 +1,155 @@
+"""From a student's cell to a verdict; `check` in a notebook."""
+
+from __future__ import annotations
+
+import difflib
+import random
+import re
+import tempfile
+import textwrap
+from pathlib import Path
+
+from IPython import get_ipython
+from IPython.display import display
+
+from ringside import cfunctions
+from ringside.check import rules
+from ringside.check.exercise import Exercise, exercises
+from ringside.check.rules import Broken
+from ringside.check.trial import attempt
+from ringside.errors import WIDTH
+
+
+class CheckFailed(AssertionError):
+    """An exercise is not solved yet: `rule`, and `ranks`, on how many it was tried."""
+
+    def __init__(self, text: str, rule: str, ranks: int | None = None):
+        super().__init__(text)
+        self.rule = rule
+        self.ranks = ranks
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"CheckFailed: {self}"]
+
+
+def judge(exercise: Exercise, cell: str, seed: int) -> Broken | None:
+    """The first rule that the function in this cell breaks, or None: it is right. Raises
+    CompileError."""
+    with tempfile.TemporaryDirectory(prefix="ringside-cell-") as folder:
+        library = cfunctions.compile_cell(cell, Path(folder))[0] if exercise.c else None
+        for ranks in exercise.ranks:
+            seed += 1
+            broken = rules.first_broken(attempt(exercise, cell, ranks, seed, True, library))
+            if broken and broken.trial.kind == "deadlock":
+                # Every send has waited for its receive: would it end where some need not?
+                plain = rules.first_broken(attempt(exercise, cell, ranks, seed, False, library))
+                if plain is None or plain.trial.kind != "deadlock":
+                    words, trial = broken.words, broken.trial
+                    broken = Broken(rules.UNBUFFERED, rules.WHY_UNBUFFERED, words, trial)
+            if broken:
+                return broken
+    return None
+
+
+def verdict_on(name: str, cell: str, seed: int) -> dict:
+    """The verdict on a cell as a table has it: `rule` (None: it is right), `ranks`, `message`."""
+    exercise = _exercise(name)
+    try:
+        broken = judge(exercise, cell, seed)
+    except cfunctions.CompileError as error:
+        return {"rule": "compiles", "ranks": 0, "message": str(error)}
+    if broken is None:
+        return {"rule": None, "ranks": 0, "message": ""}
+    ranks, words = broken.trial.ranks, message(exercise, broken)
+    return {"rule": broken.rule, "ranks": ranks, "message": words}
+
+
+def check(name: str) -> None:
+    """Judge the exercise by the newest cell that defines its function and was run.
+
+    Raises CheckFailed, which says what is not right yet, where, and why it matters.
+    """
+    exercise = _exercise(name)
+    cell = _newest_cell(exercise)
+    try:
+        broken = judge(exercise, cell, random.randrange(2**32))
+    except cfunctions.CompileError as error:
+        raise CheckFailed(f"the C does not compile.\n{error}", "compiles") from None
+    if broken is None:
+        print(_praise(exercise))
+        return
+    _draw(broken)
+    raise CheckFailed(message(exercise, broken), broken.rule, broken.trial.ranks)
+
+
+def message(exercise: Exercise, broken: Broken) -> str:
+    """What is not right yet: the rule, on how many ranks, what happened, and why it matters."""
+    on = "1 rank" if broken.trial.ranks == 1 else f"{broken.trial.ranks} ranks"
+    head = f"{exercise.function} on {on}: not yet a function that {broken.rule}."
+    lines = [head, *(f"  {word}" for word in broken.words), broken.why]
+    return "\n".join(part for line in lines for part in _wrapped(line))
+
+
+def _wrapped(line: str) -> list[str]:
+    indent = line[: len(line) - len(line.lstrip())]
+    return textwrap.wrap(line, WIDTH, subsequent_indent=indent + "  ", break_long_words=False)
+
+
+def _praise(exercise: Exercise) -> str:
+    if set(exercise.ranks) == {1}:
+        return f"{exercise.name}: right."
+    ranks = ", ".join(map(str, exercise.ranks[:-1])) + f" and {exercise.ranks[-1]} ranks"
+    return f"{exercise.name}: right. Tried on {ranks}; no send was helped by a buffer."
+
+
+def _exercise(name: str) -> Exercise:
+    every = exercises()
+    if name not in every:
+        close = difflib.get_close_matches(str(name), every, 1)
+        meant = f" Did you mean {close[0]!r}?" if close else ""
+        raise ValueError(f"there is no exercise {name!r}.{meant} There are: {', '.join(every)}.")
+    return every[name]
+
+
+def defines(cell: str, exercise: Exercise) -> bool:
+    """Whether the function is defined in this cell, its magic left out."""
+    if exercise.c:
+        return re.search(rf"\b{exercise.function}\s*\([^;{{]*\)\s*\{{", cell) is not None
+    return re.search(rf"^(async )?def {exercise.function}\b", cell, re.MULTILINE) is not None
+
+
+def without_magic(cell: str) -> str:
+    """A cell's own text: its first line is `%%px` or `%%c`, and stays as an empty one in Python,
+    so that lines are counted as in the cell; for C `compile_cell` sees to it."""
+    first, _, rest = cell.partition("\n")
+    if first.startswith("%%c"):
+        return rest
+    return "\n" + rest if first.startswith("%%") else cell
+
+
+def _newest_cell(exercise: Exercise) -> str:
+    shell = get_ipython()
+    cells = shell.history_manager.input_hist_raw if shell is not None else []
+    for cell in reversed(cells):
+        if cell.startswith("%%c") == exercise.c and defines(without_magic(cell), exercise):
+            return without_magic(cell)
+    raise CheckFailed(
+        f"no cell that was run here defines {exercise.function}. Run the one in which you write "
+        "it, then this one again",
+        "is there",
+    )
+
+
+def _draw(broken: Broken) -> None:
+    """The timeline of the trial, where it has one."""
+    events = broken.trial.events
+    if len(events) == 0 or broken.trial.ranks == 1:
+        return
+    from matplotlib import pyplot
+
+    from ringside import draw
+
+    axes = draw.timeline(events, ranks=range(broken.trial.ranks))
+    display(axes.get_figure())
+    pyplot.close(axes.get_figure())
+    print(draw.text(axes))

@@ -1,0 +1,51 @@
+/* Compiled into the library of every cell of C: where a crash in it happened is written down, as
+ * `C: offset library` for each frame, before whoever else listens (Python's faulthandler) and the
+ * end. */
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <signal.h>
+#include <stdio.h>
+#include <string.h>
+#include <unistd.h>
+
+enum { FRAMES = 32, SIGNALS = 5 };
+
+static const int watched[SIGNALS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+static struct sigaction before[SIGNALS];
+static int to = 2;
+
+static void tell(int number) {
+    void *at[FRAMES];
+    Dl_info where;
+    char line[4200];
+    const int frames = backtrace(at, FRAMES);
+    for (int i = 0; i < frames; i++) {
+        if (!dladdr(at[i], &where) || !where.dli_fname)
+            continue;
+        /* This function, the kernel's way into it, where it crashed; then who called that, known by
+         * the address to return to, which lies behind the call. */
+        const char *address = (const char *)at[i] - (i > 2);
+        const int n = snprintf(line, sizeof line, "C: %#tx %s\n",
+                               address - (const char *)where.dli_fbase, where.dli_fname);
+        if (n > 0 && write(to, line, (size_t)n) < 0)
+            break;
+    }
+    for (int i = 0; i < SIGNALS; i++)
+        if (watched[i] == number)
+            sigaction(number, &before[i], NULL);
+    raise(number);
+}
+
+/* Called once for each cell; handlers of an earlier one are called after this one's. */
+void ringside_tell_crashes(int file) {
+    struct sigaction ours = {.sa_handler = tell, .sa_flags = SA_NODEFER | SA_ONSTACK};
+    to = file;
+    for (int i = 0; i < SIGNALS; i++) {
+        struct sigaction old;
+        if (sigaction(watched[i], NULL, &old) == 0 && old.sa_handler != tell) {
+            before[i] = old;
+            sigaction(watched[i], &ours, NULL);
+        }
+    }
+}
