@@ -470,6 +470,8 @@ int MPI_Request_free(MPI_Request *request) {
         scope_op_complete(op, &status);
     if (open && !done && op->kind == RECV)
         scope_unjudged("a receive freed while it was open");
+    if (op && op->active && !op->dead)
+        scope.never_completed++;
     if (op)
         scope_op_remove(op);
     return scope_end(&call, c, PMPI_Request_free(request));

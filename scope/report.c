@@ -459,9 +459,9 @@ char *scope_settled_text(void) {
 
 /* ---- for Python (ringside.watch.scope) ---- */
 
-/* Requests that have begun and are not completed. */
-static int open_requests(void) {
-    int open = 0;
+/* Operations that have begun and that nobody has completed, whether or not they can be any more. */
+static long long open_requests(void) {
+    long long open = scope.never_completed;
     for (const struct op *op = scope_first(); op; op = scope_next(op))
         open += op->active;
     return open;
@@ -485,7 +485,7 @@ char *scope_state(void) {
     say(&text, ",\"stop\":%d,\"unjudged\":[", atomic_load(&scope.stop));
     for (int i = 0; i < scope.n_unjudged; i++)
         say(&text, "%s\"%s\"", i ? "," : "", scope.unjudged[i]);
-    say(&text, "],\"network\":%s,\"on\":%s,\"types\":%lld,\"types_made\":%lld,\"open\":%d,\"changed\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
+    say(&text, "],\"network\":%s,\"on\":%s,\"types\":%lld,\"types_made\":%lld,\"open\":%lld,\"changed\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
         network, atomic_load(&scope.on) && ready ? "true" : "false",
         scope_open_types(), scope_types_made(), open_requests(), scope.changed,
         kinds[verdict->kind], scope.round);

@@ -260,6 +260,7 @@ struct scope {
     bool did;               /* communicated in this cell */
     bool network;           /* messages are delayed */
     bool checking;          /* an exercise: what nobody is told of otherwise is counted */
+    long long never_completed; /* operations whose requests were freed while they were open */
     long long changed;      /* buffers that were changed while they were being sent */
     bool unhide;            /* what libraries keep in attributes may be out of step */
     bool unclaimed; /* messages are left over that nobody has spoken of yet */

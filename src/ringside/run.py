@@ -324,7 +324,8 @@ def _watch(run: Run, signals: set, limit: float) -> None:
     while run.process.poll() is None:
         said = signal.sigtimedwait(signals, TICK)
         now = time.monotonic()
-        if said and said.si_signo != signal.SIGCHLD:
+        # Interrupted by another signal at its very end, it gives back what was in memory (CPython).
+        if said and said.si_signo in signals and said.si_signo != signal.SIGCHLD:
             if run.interrupted:
                 return  # asked twice
             run.interrupted, deadline = said.si_signo, now + PATIENCE

@@ -41,6 +41,11 @@ class Exercise:
     grid: int = 0
     periodic: bool = False
 
+    @property
+    def is_serial(self) -> bool:
+        """Whether it has no business with MPI."""
+        return set(self.ranks) == {1}
+
 
 def exercises() -> dict[str, Exercise]:
     """All exercises by name, in the order of the lessons."""

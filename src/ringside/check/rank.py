@@ -11,6 +11,7 @@ import faulthandler
 import json
 import linecache
 import os
+import re
 import resource
 import signal
 import sys
@@ -23,11 +24,14 @@ import psutil
 
 from ringside import cfunctions, processes
 from ringside.check.exercise import PASSES, WORK, WORK_SECONDS
+from ringside.errors import PREFIX
 from ringside.watch import scope
 
 CELL = "your cell"
 FAILED = 3
 SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <sys/prctl.h>: orphans become ours
+TRIES = 10_000  # after which `passes` answers no more
+PADDING = 1 << 20  # bytes around each array
 MEMORY = 2 << 30  # bytes of data that a rank may have
 
 
@@ -44,7 +48,9 @@ def main() -> None:
     # with a thread that may yet call MPI is not proved to be stuck.
     slow = open(folder / f"slow-{rank}", "a")
     faulthandler.register(signal.SIGALRM, slow, all_threads=False, chain=True)  # which ends it
-    comm = MPI.COMM_WORLD
+    comm, place = MPI.COMM_WORLD, rank
+    if task["turned"]:
+        comm, place = comm.Split(0, -rank), size - 1 - rank
     if task["grid"]:
         dims = MPI.Compute_dims(size, task["grid"])
         comm = comm.Create_cart(dims, [task["periodic"]] * task["grid"])
@@ -60,21 +66,25 @@ def main() -> None:
     }
     said |= {"changed": 0, "error": None, "returned": None}
     made = {"comm": lambda _: comm, WORK: lambda _: _work(said), PASSES: lambda n: _passes(said, n)}
-    given = _given(folder / "given.npz", rank, task["arguments"])
+    given = _given(folder / "given.npz", place, task["arguments"])
     given = {name: made[name](value) if name in made else value for name, value in given.items()}
+    padded = {name: _padded(one) for name, one in given.items() if isinstance(one, np.ndarray)}
+    given |= {name: inner for name, (_, inner) in padded.items()}
     answer, me = None, os.getpid()
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
         function = _function(task, text, folder, rank)
         scope.load()
+        if task["c"]:
+            _tell_errors(comm, folder, place, said)
         before = scope.state()
         said["shared"] = sorted(processes.shared_memory([os.getpid()]))
         MPI.COMM_WORLD.Barrier()
         time.sleep(0.02 * ((2 * rank + 1) % size))  # they come one after the other, as in real life
         signal.setitimer(signal.ITIMER_REAL, task["limit"])
         said["began"] = time.monotonic()
-        _say(folder, rank, said)
+        _say(folder, place, said)
         answer = function(*given.values())
         said["ended"] = time.monotonic()
         signal.setitimer(signal.ITIMER_REAL, 0)
@@ -82,14 +92,13 @@ def main() -> None:
             os._exit(0)
     except BaseException as error:
         said["error"] = _error(error)
-        _say(folder, rank, said)
-        _end_children()
-        sys.stdout.flush()
-        os._exit(FAILED)
+        _say(folder, place, said)
+        _leave()
     after = scope.state()
     said["types"] = after["types"] - before["types"]
     said["made"] = after["types_made"] - before["types_made"]
     said |= {"open": after["open"], "changed": after["changed"]}
+    said["beyond"] = [name for name, (memory, _) in padded.items() if _is_touched(memory)]
     outcome = {name: value for name, value in given.items() if isinstance(value, np.ndarray)}
     try:
         value = np.asarray(answer)
@@ -98,9 +107,30 @@ def main() -> None:
         outcome["returned"] = value
     except ValueError:
         said["returned"] = "nothing" if answer is None else f"a {type(answer).__name__}"
-    np.savez(folder / f"outcome-{rank}.npz", **outcome)
-    _say(folder, rank, said)
+    np.savez(folder / f"outcome-{place}.npz", **outcome)
+    _say(folder, place, said)
     _end_children()
+
+
+def _leave() -> None:
+    _end_children()
+    sys.stdout.flush()
+    os._exit(FAILED)
+
+
+def _tell_errors(comm, folder: Path, place: int, said: dict) -> None:
+    """C that does not look at what MPI's calls return goes on after an error: it ends here."""
+    from mpi4py import MPI
+
+    def tell(_, code):
+        text = MPI.Get_error_string(code)
+        if not text.startswith(PREFIX):
+            reason = re.sub(r"^\w+\(\d+\)\.*: ", "", text.splitlines()[-1])  # an inner function's
+            error = {"type": "an error of MPI", "text": reason, "lines": []}
+            _say(folder, place, said | {"error": error})
+            _leave()
+
+    comm.Set_errhandler(MPI.Comm.Create_errhandler(tell))
 
 
 def _end_children() -> None:
@@ -125,6 +155,18 @@ def _given(path: Path, rank: int, names: list[str]) -> dict:
     return {name: plain.get(name) for name in names}
 
 
+def _padded(array: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Its bytes with others before and behind, and the array within: who reads there gets NaN."""
+    memory = np.full(array.nbytes + 2 * PADDING, 0xFF, np.uint8)
+    inner = memory[PADDING:-PADDING].view(array.dtype).reshape(array.shape)
+    inner[...] = array
+    return memory, inner
+
+
+def _is_touched(memory: np.ndarray) -> bool:
+    return bool((memory[:PADDING] != 0xFF).any() or (memory[-PADDING:] != 0xFF).any())
+
+
 def _work(said: dict):
     """A function that computes for a while; when it was called is noted, by the scope's clock."""
 
@@ -142,6 +184,8 @@ def _passes(said: dict, limit: int):
 
     def passes(nbytes):
         said["tries"] += 1
+        if said["tries"] > TRIES:
+            raise RuntimeError(f"{TRIES:,} sizes have been tried: halve what is left, and few do")
         return nbytes <= limit
 
     return passes

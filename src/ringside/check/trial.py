@@ -23,6 +23,7 @@ LIMIT = 10.0  # seconds the function may take; exercises take well under one
 START = 20.0  # and the ranks, to start and to end
 QUIET = 3.0  # seconds of nothing but tests in a loop
 HEARD = 4000  # characters of what the ranks print that are kept
+_COMPLAINT = re.compile(r"error|abort|truncat", re.IGNORECASE)
 _MARK = "RINGSIDE_TRIAL"
 
 
@@ -44,17 +45,25 @@ class Trial:
     said: list[dict | None] = field(default_factory=list)
     events: object = None
     printed: str = ""
+    unlike: list[str] = field(default_factory=list)  # collectives that do not fit, and yet ended
 
 
 def attempt(
-    exercise: Exercise, text: str, ranks: int, seed: int, insist: bool, library: Path | None
+    exercise: Exercise,
+    text: str,
+    ranks: int,
+    seed: int,
+    insist: bool,
+    library: Path | None,
+    turned: bool = False,
 ) -> Trial:
-    """Run the function of the cell `text` once. `library`: what a cell of C was compiled to."""
+    """Run the function of the cell `text` once. `library`: what a cell of C was compiled to.
+    `turned`: the communicator has the ranks in the other order than MPI_COMM_WORLD."""
     given = exercise.given(ranks, np.random.default_rng(seed))
     trial = Trial(exercise, ranks, insist, given, exercise.right(given))
     with tempfile.TemporaryDirectory(prefix="ringside-trial-") as name:
         folder = Path(name)
-        _write(exercise, text, given, library, folder)
+        _write(exercise, text, given, library, turned, folder)
         heard = _Heard()
         followed = _run(folder, ranks, insist, heard)
         trial.said = [_said(folder / f"said-{rank}.json") for rank in range(ranks)]
@@ -64,15 +73,21 @@ def attempt(
         ]
         trial.printed = heard.text()
         notes = run.introduced(followed.directory)
+        if turned:  # calls are known by their ranks in MPI_COMM_WORLD
+            trial.said.reverse()
         trial.events = _of_the_function(trace.table(followed.directory, notes, zero=0), trial.said)
+        if turned:
+            trial.said.reverse()
         trial.kind, trial.words = _judged(trial, followed, folder)
+        if trial.kind == "ended" and followed.report is not None:
+            trial.unlike = waitfor.alike(waitfor.entered(followed.report))
     return trial
 
 
 # ---- before and during ----
 
 
-def _write(exercise, text: str, given: list[dict], library: Path | None, folder: Path) -> None:
+def _write(exercise, text: str, given: list[dict], library, turned: bool, folder: Path) -> None:
     task = {
         "function": exercise.function,
         "arguments": list(given[0]),
@@ -80,6 +95,7 @@ def _write(exercise, text: str, given: list[dict], library: Path | None, folder:
         "library": str(library),
         "grid": exercise.grid,
         "periodic": exercise.periodic,
+        "turned": turned,
         "limit": LIMIT,
     }
     (folder / "task.json").write_text(json.dumps(task))
@@ -170,7 +186,10 @@ def _of_the_function(events, said: list[dict | None]):
     inside = events["start"] >= np.array(began)[rank]
     inside &= events["start"] <= np.array(ended)[rank]
     kept = events[inside].reset_index(drop=True)
-    kept.attrs = dict(events.attrs) | {"zero": min(began)}
+    zero = min(began)
+    if len(kept):
+        kept[["start", "end"]] -= zero
+    kept.attrs = dict(events.attrs) | {"zero": zero}
     return kept
 
 
@@ -196,7 +215,9 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
     else:
         how = f"ended its program, with exit status {os.WEXITSTATUS(status)}"
     where = _crash(folder / f"fault-{rank}")
-    return "died", [f"rank {rank} {how}" + (f", in {where}" if where else "")]
+    complaints = [line for line in trial.printed.splitlines() if _COMPLAINT.search(line)]
+    words = [f"rank {rank} {how}" + (f", in {where}" if where else "")]
+    return "died", words + ([] if where else [line[:300] for line in complaints[:3]])
 
 
 def _raised(rank: int, error: dict) -> list[str]:
@@ -207,12 +228,14 @@ def _raised(rank: int, error: dict) -> list[str]:
 def _verdict(followed: run.Run, trial: Trial) -> tuple[str, list[str]]:
     verdict = waitfor.verdict(followed.report)
     places = _places(followed.directory)
-    words = [verdict.sentences[0]]
+    words, entered = [verdict.sentences[0]], waitfor.entered(followed.report)
     for state in followed.report["states"]:
         rank = state["rank"]
         line = waitfor.line(state)
         if trial.outcomes[rank] is not None or state["call"] == "MPI_Finalize":
             line = f"rank {rank}: its function has ended"
+        if entered.get(rank, "MPI_Finalize") != "MPI_Finalize":
+            line = f"rank {rank}: {entered[rank]}"
         words.append(line + (f", {places[rank]}" if rank in places else ""))
     return verdict.kind, words
 

@@ -19,6 +19,8 @@ from ringside.check.rules import Broken
 from ringside.check.trial import attempt
 from ringside.errors import WIDTH
 
+TURNED = 3  # ranks of the trial in which the communicator is not as MPI_COMM_WORLD
+
 
 class CheckFailed(AssertionError):
     """An exercise is not solved yet: `rule`, and `ranks`, on how many it was tried."""
@@ -48,6 +50,11 @@ def judge(exercise: Exercise, cell: str, seed: int) -> Broken | None:
                     broken = Broken(rules.UNBUFFERED, rules.WHY_UNBUFFERED, words, trial)
             if broken:
                 return broken
+        if exercise.is_serial:
+            return None
+        turned = rules.first_broken(attempt(exercise, cell, TURNED, seed, True, library, True))
+        if turned and turned.rule in (rules.VALUES.name, rules.ENDS):
+            return Broken(*rules.OWN_COMMUNICATOR, ("Here the two differ.",), turned.trial)
     return None
 
 
@@ -96,7 +103,7 @@ def _wrapped(line: str) -> list[str]:
 
 
 def _praise(exercise: Exercise) -> str:
-    if set(exercise.ranks) == {1}:
+    if exercise.is_serial:
         return f"{exercise.name}: right."
     ranks = ", ".join(map(str, exercise.ranks[:-1])) + f" and {exercise.ranks[-1]} ranks"
     return f"{exercise.name}: right. Tried on {ranks}; no send was helped by a buffer."

@@ -66,6 +66,9 @@ def _transfers(rows: list) -> tuple[list, list]:
         else:
             if call in ("MPI_Start", "MPI_Startall"):
                 kind = prepared.get(key, "other")
+            if call.startswith("MPI_Isendrecv"):  # one request: what it received its Wait tells
+                receives.append([row.start, math.inf, row.rank, -1, -1, row.comm])
+                started[key] = receives[-1]
             if kind == "sendrecv":
                 kind = "recv" if row.request < 0 else "send"
             if kind == "send" and row.peer >= 0:

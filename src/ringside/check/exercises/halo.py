@@ -40,7 +40,7 @@ def dims(p: int) -> tuple[int, int]:
 
 def _blocks(p, random):
     n, m = (int(k) for k in random.integers(3, 40, 2))
-    return [{"grid": None, "u": random.random((n + 2, m + 2))} for _ in range(p)]
+    return [{"comm": None, "u": random.random((n + 2, m + 2))} for _ in range(p)]
 
 
 def _stepped(given):

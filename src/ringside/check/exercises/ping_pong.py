@@ -24,7 +24,7 @@ def _caught(given):
 
 
 def _times(p, random):
-    latency, bandwidth = 10 ** random.uniform(-6.3, -4.5), 10 ** random.uniform(8.5, 10.2)
+    latency, bandwidth = 10 ** random.uniform(-6.3, -5.2), 10 ** random.uniform(8.5, 10.2)
     nbytes = np.repeat(SIZES, TRIES).astype(float)
     # Noise is one-sided and in proportion: something else ran on the machine.
     noise = 1 + 0.03 * random.exponential(size=len(nbytes))

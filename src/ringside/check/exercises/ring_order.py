@@ -5,12 +5,13 @@ import numpy as np
 from ringside.check.exercise import Exercise
 from ringside.check.rules import sends, without
 
-NOT_BLOCKING = ("Sendrecv", "Sendrecv_replace", "Isend", "Issend", "Ibsend", "Irecv", "Isendrecv")
+NOT_BLOCKING = ("Sendrecv", "Sendrecv_replace", "Isend", "Issend", "Ibsend", "Irsend", "Irecv")
+NOT_BLOCKING += ("Isendrecv", "Isendrecv_replace", "Start", "Startall")
 BY_ORDER = without(*NOT_BLOCKING, "Bsend", "Allgather", "Alltoall", "Neighbor_allgather")
 
 
 def _arrays(p, random):
-    n = int(random.integers(3, 3000))
+    n = int(random.integers(3, 400))
     return [{"comm": None, "mine": random.random(n)} for _ in range(p)]
 
 
@@ -19,7 +20,7 @@ def _of_the_left(given):
 
 
 def _both(p, random):
-    n = int(random.integers(3, 3000))
+    n = int(random.integers(3, 400))
     return [
         {"mine": random.random(n), "left": np.zeros(n), "right": np.zeros(n), "n": n, "comm": None}
         for _ in range(p)

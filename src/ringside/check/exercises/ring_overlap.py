@@ -17,7 +17,7 @@ def _of_the_left(given):
 
 
 def _in_c(p, random):
-    n = int(random.integers(3, 3000))
+    n = int(random.integers(3, 400))
     return [
         {"mine": random.random(n), "theirs": np.zeros(n), "n": n, "comm": None} for _ in range(p)
     ]

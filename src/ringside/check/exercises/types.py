@@ -35,7 +35,8 @@ def shares(columns: int, p: int) -> list[int]:
 
 
 def _dealt(p, random):
-    rows, columns = int(random.integers(3, 30)), int(random.integers(p, 30))
+    # One column too many to divide: rounding up or down does not give the shares.
+    rows, columns = int(random.integers(3, 30)), p * int(random.integers(1, 6)) + (p > 1)
     matrix = random.random((rows, columns))
     return [
         {"comm": None, "matrix": matrix if rank == 0 else None, "mine": np.zeros((share, rows))}

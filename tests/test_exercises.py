@@ -1,0 +1,382 @@
+"""The exercises: right solutions pass, wrong ones are caught by the rule that should catch them;
+what is handed out is what the solutions give, fails at its check alone, and passes when solved."""
+
+import importlib.util
+import os
+import re
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+
+import nbformat
+import pytest
+
+from ringside import processes
+from ringside.check import grade
+from ringside.check.exercise import exercises
+from ringside.check.rules import EVERY, UNBUFFERED
+from ringside.check.verdict import check, judge, message
+
+HERE = Path(__file__).parent
+NOTEBOOKS = HERE.parent / "notebooks"
+SOLUTIONS = sorted((NOTEBOOKS / "solutions").glob("*.ipynb"))
+EXERCISES = exercises()
+
+
+def module(path: Path):
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    loaded = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(loaded)
+    return loaded
+
+
+ANSWERS = {path.stem: module(path) for path in sorted((HERE / "exercises").glob("*.py"))}
+handout = module(NOTEBOOKS / "handout.py")
+
+
+def judged(exercise, cell: str, seed: int) -> tuple[str, str]:
+    """The rule it breaks and the message; two empty texts: it is right."""
+    broken = judge(exercise, cell, seed)
+    return (broken.rule, message(exercise, broken)) if broken else ("", "")
+
+
+def test_every_exercise_has_all_that_belongs_to_it():
+    names = list(EXERCISES)
+    assert len(names) >= 14
+    assert sorted(ANSWERS) == sorted(names)
+    assert [path.stem for path in SOLUTIONS] == sorted(names)
+    lessons = [name[:2] for name in names]
+    assert all(lessons.count(f"{lesson:02}") >= 2 for lesson in range(1, 8))
+    for answers in ANSWERS.values():
+        assert len(answers.RIGHT) >= 3
+        assert len(answers.WRONG) >= 4
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_wrong_solutions_are_caught_by_their_rule(name):
+    def fault(item):
+        what, (rule, fragment, cell) = item
+        found, text = judged(EXERCISES[name], cell, 11)
+        flat = " ".join(text.split())
+        if found == rule and " ".join(fragment.split()) in flat:
+            return None
+        return f"{what}: wanted {rule!r} and {fragment!r}, got {found!r}:\n{text}"
+
+    with ThreadPoolExecutor(2) as pool:
+        faults = list(filter(None, pool.map(fault, ANSWERS[name].WRONG.items())))
+    assert not faults, "\n\n".join(faults)
+
+
+def faults_of_right_ones(exercise, answers, seeds) -> list[str]:
+    def fault(item):
+        (what, cell), seed = item
+        found, text = judged(exercise, cell, seed)
+        return f"{what}, seed {seed}: {found}:\n{text}" if found else None
+
+    todo = [(item, seed) for item in answers.RIGHT.items() for seed in seeds]
+    with ThreadPoolExecutor(2) as pool:
+        return list(filter(None, pool.map(fault, todo)))
+
+
+@pytest.mark.parametrize("name", ANSWERS)
+def test_right_solutions_of_any_style_pass(name):
+    """On as few ranks as show it; the solution itself runs on all, and in `make soak` all do."""
+    few = EXERCISES[name].ranks[:2]
+    faults = faults_of_right_ones(replace(EXERCISES[name], ranks=few), ANSWERS[name], [5])
+    assert not faults, "\n\n".join(faults)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", ANSWERS)
+def test_right_solutions_pass_on_any_number_of_ranks(name):
+    faults = faults_of_right_ones(EXERCISES[name], ANSWERS[name], range(20))
+    assert not faults, "\n\n".join(faults)
+
+
+# ---- the notebooks ----
+
+
+def nbval(notebooks: list[Path], directory: Path) -> str:
+    environment = os.environ | {"IPYTHONDIR": str(directory), "IPP_NONINTERACTIVE": "1"}
+    command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider"]
+    command += ["--nbval-cell-timeout=120", "--tb=line", f"--rootdir={directory}"]
+    done = subprocess.run(
+        [*command, *map(str, notebooks)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=280,
+        check=False,
+    )
+    return done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("lesson", [f"{number:02}" for number in range(1, 8)])
+def test_solutions_run_as_committed(lesson, tmp_path):
+    said = nbval([path for path in SOLUTIONS if path.stem.startswith(lesson)], tmp_path)
+    assert re.search(r"\d+ passed", said), said[-6000:]
+    assert "failed" not in said and "error" not in said.lower().split("short test")[-1], said[
+        -6000:
+    ]
+
+
+def checks_fail_alone(exercise: Path, directory: Path) -> None:
+    cells = [c for c in nbformat.read(exercise, 4).cells if c.cell_type == "code"]
+    checked = [n for n, c in enumerate(cells) if c.metadata.get("nbgrader", {}).get("grade")]
+    said = nbval([exercise], directory)
+    failed = sorted({int(n) for n in re.findall(r"^FAILED .*::Cell (\d+)", said, re.MULTILINE)})
+    assert failed == checked, said[-6000:]
+
+
+@pytest.mark.parametrize("name", ["01-token", "03-complete", "05-efficiency"])
+def test_an_exercise_fails_at_its_check_and_only_there(name, tmp_path):
+    """In Python, in C, and one without MPI."""
+    checks_fail_alone(NOTEBOOKS / "exercises" / f"{name}.ipynb", tmp_path)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("name", [path.stem for path in SOLUTIONS])
+def test_each_exercise_fails_at_its_check_and_only_there(name, tmp_path):
+    checks_fail_alone(NOTEBOOKS / "exercises" / f"{name}.ipynb", tmp_path)
+
+
+@pytest.mark.parametrize("solution", SOLUTIONS, ids=lambda path: path.stem)
+def test_the_exercise_is_what_the_solution_gives(solution):
+    exercise = NOTEBOOKS / "exercises" / solution.name
+    assert exercise.read_text() == handout.handed_out(solution), "run: make exercises"
+    assert "SOLUTION" not in exercise.read_text()
+
+
+@pytest.mark.parametrize("solution", SOLUTIONS, ids=lambda path: path.stem)
+def test_a_solution_is_made_as_readers_and_nbgrader_expect(solution):
+    cells = nbformat.read(solution, 4).cells
+    marked = {bool(c.metadata.nbgrader.grade): c for c in cells if "nbgrader" in c.metadata}
+    assert set(marked) == {True, False}
+    for cell in marked.values():
+        assert cell.metadata.nbgrader.schema_version == 3
+        assert cell.metadata.nbgrader.solution is not cell.metadata.nbgrader.grade
+    assert marked[True].source == f'check("{solution.stem}")'
+    assert marked[True].metadata.nbgrader.points > 0
+    [output] = marked[True].outputs
+    assert output.text.startswith(f"{solution.stem}: right")
+    assert handout.with_stubs(marked[False].source) != marked[False].source
+    text = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    assert re.search(r"\*\*Time\.\*\* \d+ minutes", text)
+    assert text.count("<details>") == 2
+    assert "Going further" in text
+    assert all(len(cell.source.split()) <= 150 for cell in cells if cell.cell_type == "markdown")
+    for word in (str(Path.home()) + "/", str(NOTEBOOKS.parent), "site-packages"):
+        assert word not in solution.read_text()
+
+
+# ---- the judge itself ----
+
+SHIFT = EXERCISES["03-complete"]
+
+
+def test_a_buffer_written_to_during_its_send_is_seen_whatever_its_type():
+    """Of a column, sent by a derived type that is freed while it is under way."""
+    column = """
+#include <mpi.h>
+int shift(double *mine, double *theirs, int n, MPI_Comm comm) {
+    int rank, size;
+    MPI_Request request;
+    MPI_Datatype type;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    MPI_Type_vector(n, 1, 1, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    MPI_Isend(mine, 1, type, (rank + 1) % size, 0, comm, &request);
+    MPI_Type_free(&type);
+    CHANGE
+    MPI_Recv(theirs, n, MPI_DOUBLE, (rank + size - 1) % size, 0, comm, MPI_STATUS_IGNORE);
+    return MPI_Wait(&request, MPI_STATUS_IGNORE);
+}
+"""
+    assert judged(SHIFT, column.replace("CHANGE", ""), 3) == ("", "")
+    rule, _ = judged(SHIFT, column.replace("CHANGE", "mine[n - 1] += 1;"), 3)
+    assert rule == "leaves an array alone while it is being sent"
+
+
+def test_a_small_send_that_is_never_waited_for_is_seen():
+    """Small enough to be complete at once, when its request is nobody's business any more."""
+    few = replace(SHIFT, given=lambda p, random: [one | {} for one in SHIFT.given(p, random)])
+    cell = """
+#include <mpi.h>
+int shift(double *mine, double *theirs, int n, MPI_Comm comm) {
+    int rank, size;
+    MPI_Request receive, send;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    MPI_Irecv(theirs, n, MPI_DOUBLE, (rank + size - 1) % size, 0, comm, &receive);
+    MPI_Barrier(comm);
+    MPI_Isend(mine, n, MPI_DOUBLE, (rank + 1) % size, 0, comm, &send);
+    return MPI_Wait(&receive, MPI_STATUS_IGNORE);
+}
+"""
+    assert judged(few, cell, 2)[0] == "completes what it starts"
+
+
+ODD = {
+    "an endless loop": ("while True: pass", "ends"),
+    "a crash": ("import ctypes; ctypes.string_at(0)", "does not crash"),
+    "an exit": ("import os; os._exit(0)", "does not crash"),
+    "sys.exit": ("import sys; sys.exit()", "runs without an error"),
+    "gigabytes": ("bytearray(20 << 30)", "runs without an error"),
+    "a fork that goes on": ("import os; os.fork(); return mine", "gives the right values"),
+    "a process left behind": (
+        "import subprocess; subprocess.Popen(['sleep', '77']); return mine",
+        "gives the right values",
+    ),
+    "what it prints": ("print('x' * 10_000_000); return mine", "gives the right values"),
+}
+
+
+@pytest.mark.parametrize("what", ODD)
+def test_whatever_a_student_writes_is_judged_and_leaves_nothing(what):
+    line, rule = ODD[what]
+    before = left_in_shared_memory()
+    found, _ = judged(EXERCISES["01-token"], f"def once_round(comm, mine):\n    {line}\n", 1)
+    assert found.startswith(rule)
+    assert left_in_shared_memory() <= before
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert "sleep 77" not in running.stdout
+
+
+def test_an_error_names_the_line_of_the_cell():
+    cell = "def once_round(comm, mine):\n    x = 1\n    return rank + mine\n"
+    rule, text = judged(EXERCISES["01-token"], cell, 1)
+    assert rule == "runs without an error"
+    assert "line 3 of your cell: return rank + mine" in text
+    assert "name 'rank' is not defined" in text
+
+
+def test_a_crash_in_c_names_its_line():
+    cell = """
+#include <mpi.h>
+int shift(const double *mine, double *theirs, int n, MPI_Comm comm) {
+    volatile double *nowhere = 0;
+    *nowhere = mine[0];
+    return MPI_SUCCESS;
+}
+"""
+    rule, text = judged(SHIFT, cell, 1)
+    assert rule == "does not crash"
+    assert "shift, line 6 of the cell" in text
+
+
+def test_every_rule_catches_something():
+    caught = {rule for answers in ANSWERS.values() for rule, _, _ in answers.WRONG.values()}
+    wanted = {rule.name for rule in EVERY} | {UNBUFFERED, "ends", "sends what is asked for"}
+    wanted |= {rule.name for exercise in EXERCISES.values() for rule in exercise.rules}
+    assert wanted - {"leaves an array alone while it is being sent"} <= caught
+
+
+def test_an_unknown_exercise_is_named_with_the_nearest():
+    with pytest.raises(ValueError, match="Did you mean '01-token'"):
+        check("01-tokens")
+
+
+# ---- grading ----
+
+FUNCTION = "def once_round(comm, mine):\n"
+HOSTILE = {
+    "forks": f"import os\n{FUNCTION}    while True: os.fork()",
+    "fills memory": f"{FUNCTION}    x = [bytearray(b'1' * 100_000_000) for _ in range(1000)]",
+    "kills": f"import os\n{FUNCTION}    os.kill(-1, 9)",
+    "reads": f"import glob\n{FUNCTION}    raise OSError(glob.glob('FOLDER/**', recursive=True))",
+    "writes": f"import os\n{FUNCTION}    os.system('touch FOLDER/trace PROJECT/trace'); return 1",
+    "forges": f"""import os, sys, numpy as np
+{FUNCTION}    for rank in range(comm.size):
+        np.savez(f"{{sys.argv[1]}}/outcome-{{rank}}.npz", returned=np.asarray(0))
+    os._exit(0)""",
+    "patches": f"import ringside.check.rules as r\nr.first_broken = lambda t: None\n{FUNCTION}"
+    "    return 0",
+    "calls": f"import socket\n{FUNCTION}    socket.create_connection(('192.0.2.1', 80), 3)",
+    "stays": f"import subprocess\n{FUNCTION}    subprocess.Popen(['sleep', '78'], env={{}}, "
+    "start_new_session=True)\n    return 0",
+    "loops": f"import signal\n{FUNCTION}    signal.pthread_sigmask(0, range(1, 32))\n"
+    "    while True: pass",
+}
+
+
+def left_in_shared_memory() -> set[str]:
+    """Files there that no process has open any more."""
+    files = {entry.path for entry in os.scandir("/dev/shm")}
+    return files - processes.shared_memory(processes.everyone())
+
+
+def submission(cell: str, *others: str) -> str:
+    cells = [nbformat.v4.new_code_cell(text) for text in (*others, cell, 'check("01-token")')]
+    return nbformat.writes(nbformat.v4.new_notebook(cells=cells))
+
+
+def test_a_class_is_graded_whatever_it_hands_in(tmp_path, capsys):
+    folder, results = tmp_path / "class", tmp_path / "results.csv"
+    folder.mkdir()
+    right = next(iter(ANSWERS["01-token"].RIGHT.values()))
+    (folder / "right.ipynb").write_text(submission(f"%%px{right}"))
+    forged = "import ringside.check\nringside.check.check = lambda name: print('01-token: right')"
+    (folder / "forged.ipynb").write_text(submission(f"%%px\n{FUNCTION}    return 0", forged))
+    (folder / "broken.ipynb").write_text('{"cells": [')
+    for name, cell in HOSTILE.items():
+        cell = cell.replace("FOLDER", str(folder)).replace("PROJECT", str(HERE.parent))
+        (folder / f"{name}.ipynb").write_text(submission(f"%%px\n{cell}"))
+    before = left_in_shared_memory()
+    rows = {row["file"].removesuffix(".ipynb"): row for row in grade.grade(folder, results)}
+    assert left_in_shared_memory() <= before
+    assert sorted(rows) == sorted([*HOSTILE, "right", "forged", "broken"])
+    assert [name for name, row in rows.items() if row["result"] == "right"] == ["right"]
+    assert rows["broken"]["result"] == "unreadable"
+    assert "right.ipynb" not in rows["reads"]["message"]
+    assert not (folder / "trace").exists() and not (HERE.parent / "trace").exists()
+    assert rows["kills"]["rule"] == "leaves other processes alone"
+    assert "Network is unreachable" in rows["calls"]["message"]
+    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    assert "sleep 78" not in running.stdout
+    assert f"{len(rows)} of {len(rows)}: " in capsys.readouterr().out
+    assert (tmp_path / "results.html").read_text().count("<tr>") == len(rows) + 1
+    # Again: nothing is judged anew, and nothing differs.
+    text, parts = results.read_text(), sorted((tmp_path / "results.parts").iterdir())
+    times = [part.stat().st_mtime_ns for part in parts]
+    grade.grade(folder, results)
+    assert results.read_text() == text
+    assert [part.stat().st_mtime_ns for part in parts] == times
+
+
+def test_what_is_interrupted_goes_on_where_it_stopped(tmp_path, monkeypatch):
+    folder, results = tmp_path / "class", tmp_path / "results.csv"
+    folder.mkdir()
+    for name in "abc":
+        (folder / f"{name}.ipynb").write_text(submission(f"%%px\n{FUNCTION}    return {name!r}"))
+    judged_now = []
+
+    def row(one, _):
+        if one.file == "b.ipynb" and not judged_now.count("b.ipynb"):
+            judged_now.append(one.file)
+            raise KeyboardInterrupt
+        judged_now.append(one.file)
+        return dict.fromkeys(grade.COLUMNS, "") | {"exercise": one.exercise, "result": "not yet"}
+
+    monkeypatch.setattr(grade, "_row", row)
+    with pytest.raises(KeyboardInterrupt):
+        grade.grade(folder, results)
+    assert results.read_text().count("01-token") == 1
+    grade.grade(folder, results)
+    assert judged_now == ["a.ipynb", "b.ipynb", "b.ipynb", "c.ipynb"]
+    assert results.read_text().count("01-token") == 3
+
+
+def test_what_a_submission_says_is_harmless_in_a_table():
+    assert grade._harmless("=1+2") == "'=1+2"
+    assert grade._harmless("\x1b[2J<b>\n") == "[2J<b>\n"
+    assert grade._in_html("<b>") == "&lt;b&gt;"
+
+
+def test_a_folder_without_notebooks_is_refused(tmp_path):
+    command = [sys.executable, "-m", "ringside", "grade", str(tmp_path)]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "there is no notebook" in done.stderr
