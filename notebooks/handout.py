@@ -1,8 +1,8 @@
 """Derives the exercises from their solutions: `make exercises`.
 
 What lies between the marks BEGIN SOLUTION and END SOLUTION gives way to a stub, as nbgrader does
-it; outputs go, but for those of the checks: nbval compares them, so that an exercise as it is
-handed out fails there and nowhere else.
+it, and outputs that nbval does not compare go. Those of the checks stay, so that an exercise as it
+is handed out fails there and nowhere else.
 """
 
 import re
@@ -30,7 +30,11 @@ def handed_out(solution: Path) -> str:
     notebook = nbformat.read(solution, 4)
     for cell in notebook.cells:
         cell.source = with_stubs(cell.source)
-        if cell.cell_type == "code" and not cell.metadata.get("nbgrader", {}).get("grade"):
+        tags = set(cell.metadata.get("tags", []))
+        if cell.metadata.get("nbgrader", {}).get("solution"):
+            tags.add("nbval-ignore-output")
+            cell.metadata["tags"] = sorted(tags)
+        if "nbval-ignore-output" in tags:
             cell.outputs = []
     return nbformat.writes(notebook) + "\n"
 

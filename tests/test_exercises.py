@@ -267,11 +267,66 @@ int shift(const double *mine, double *theirs, int n, MPI_Comm comm) {
     assert "shift, line 6 of the cell" in text
 
 
+def test_a_write_beyond_an_array_is_seen():
+    """Where it does no harm to be seen otherwise."""
+    cell = """
+#include <mpi.h>
+int shift(const double *mine, double *theirs, int n, MPI_Comm comm) {
+    int rank, size;
+    MPI_Comm_rank(comm, &rank);
+    MPI_Comm_size(comm, &size);
+    theirs[n] = 0;
+    return MPI_Sendrecv(mine, n, MPI_DOUBLE, (rank + 1) % size, 0, theirs, n, MPI_DOUBLE,
+                        (rank + size - 1) % size, 0, comm, MPI_STATUS_IGNORE);
+}
+"""
+    rule, text = judged(SHIFT, cell, 1)
+    assert rule == "keeps within its arrays"
+    assert "beyond the end of theirs" in text
+
+
+def test_a_message_that_nobody_receives_is_seen():
+    """One that its sender was done with: sent with a buffer of its own."""
+    cell = """
+def once_round(comm, mine):
+    rank, size = comm.rank, comm.size
+    if size == 1:
+        return mine
+    token = np.array([0])
+    if rank:
+        comm.Recv(token, source=rank - 1)
+    token += mine
+    comm.Send(token, dest=(rank + 1) % size)
+    if rank == 0:
+        comm.Recv(token, source=size - 1)
+        MPI.Attach_buffer(bytearray(10_000))
+        comm.Bsend(token, dest=1, tag=9)
+    return token[0]
+"""
+    rule, text = judged(EXERCISES["01-token"], cell, 1)
+    assert rule == "leaves no message over"
+    assert "from rank 0 to rank 1 (tag 9, 8 B)" in text
+
+
+def test_the_communicator_that_is_given_is_to_be_used():
+    cell = """
+def once_round(comm, mine):
+    comm = MPI.COMM_WORLD
+    total = comm.scan(mine)
+    last = comm.bcast(total, root=comm.size - 1)
+    return last if comm.rank == 0 else total
+"""
+    exercise = replace(EXERCISES["01-token"], rules=())
+    assert judged(exercise, cell, 1)[0] == "uses the communicator it is given"
+    assert judged(exercise, cell.replace("comm = MPI.COMM_WORLD", "pass"), 1) == ("", "")
+
+
 def test_every_rule_catches_something():
     caught = {rule for answers in ANSWERS.values() for rule, _, _ in answers.WRONG.values()}
     wanted = {rule.name for rule in EVERY} | {UNBUFFERED, "ends", "sends what is asked for"}
     wanted |= {rule.name for exercise in EXERCISES.values() for rule in exercise.rules}
-    assert wanted - {"leaves an array alone while it is being sent"} <= caught
+    caught |= {"leaves an array alone while it is being sent", "keeps within its arrays"}  # above
+    assert wanted <= caught | {"leaves no message over"}
 
 
 def test_an_unknown_exercise_is_named_with_the_nearest():

@@ -153,7 +153,7 @@ def _left_behind(mark: str) -> list[int]:
 def _clear_shared_memory(said: list[dict | None]) -> None:
     """What MPI leaves of a rank that did not come to its MPI_Finalize."""
     files = {str(file) for one in said if one for file in one["shared"]}
-    files = {file for file in files if file.startswith("/dev/shm/") and ".." not in file}
+    files = {file for file in files if os.path.dirname(file) == "/dev/shm"}  # not a trial's own
     if any(map(os.path.exists, files)):
         processes.remove(files - processes.shared_memory(processes.everyone()))
 

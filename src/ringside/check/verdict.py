@@ -136,8 +136,8 @@ def without_magic(cell: str) -> str:
 
 def _newest_cell(exercise: Exercise) -> str:
     shell = get_ipython()
-    cells = shell.history_manager.input_hist_raw if shell is not None else []
-    for cell in reversed(cells):
+    before = shell.history_manager.input_hist_raw if shell is not None else []
+    for cell in (*reversed(_run_since), *reversed(before)):
         if cell.startswith("%%c") == exercise.c and defines(without_magic(cell), exercise):
             return without_magic(cell)
     raise CheckFailed(
@@ -145,6 +145,17 @@ def _newest_cell(exercise: Exercise) -> str:
         "it, then this one again",
         "is there",
     )
+
+
+_run_since: list[str] = []  # cells, since this module came; the shell's own list has not all
+
+
+def _listen() -> None:
+    if (shell := get_ipython()) is not None:
+        shell.events.register("pre_run_cell", lambda info: _run_since.append(info.raw_cell or ""))
+
+
+_listen()
 
 
 def _draw(broken: Broken) -> None:
