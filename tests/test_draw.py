@@ -549,6 +549,16 @@ def test_persistent_requests_send_at_each_start():
     assert messages(draw.timeline(events(*rows))) == [(0, 1.0, 1, 1.5), (0, 2.0, 1, 2.5)]
 
 
+def test_what_an_isendrecv_received_its_wait_tells():
+    table = events(
+        send(0, 0.0, 0.1, 1, call="MPI_Isendrecv", request=1),
+        send(1, 0.0, 0.1, 0, call="MPI_Isendrecv", request=1),
+        wait(0, 0.2, 0.5, request=1, peer=1, tag=0),
+        wait(1, 0.2, 0.6, request=1, peer=0, tag=0),
+    )
+    assert messages(draw.timeline(table)) == [(0, 0.0, 1, 0.6), (1, 0.0, 0, 0.5)]
+
+
 def test_receive_from_anyone_leaves_a_message_that_is_asked_for_by_name():
     table = events(
         send(1, 0.0, 0.1, 0),

@@ -1,10 +1,15 @@
 """What can go wrong with a cluster, each read in a few plain lines instead of a traceback."""
 
+import re
 import textwrap
 from collections.abc import Iterator
 
 WIDTH = 92  # characters in a line beneath a cell; JupyterLab breaks a longer one within a word
 PREFIX = "Ringside:"  # how every error begins that the scope raises in a rank
+_TRUNCATED = re.compile(
+    r"Message from rank (\d+) and tag (\d+) truncated; "
+    r"(\d+) bytes received but buffer size is (\d+)"
+)
 
 
 class ClusterError(RuntimeError):
@@ -123,3 +128,20 @@ def _raised(errors) -> Iterator[str]:
     for rank, name, text, traceback in errors:
         yield f"rank {rank} raised {name}: {text}"
         yield from (f"    {line}" for line in traceback)
+
+
+def plain(error: BaseException) -> str:
+    """What an error says; of one that MPICH raised, without the names of its inner functions."""
+    text = str(error)
+    head, *stack = text.splitlines() or [""]
+    if type(error).__module__ != "mpi4py.MPI" or not head.endswith(", error stack:") or not stack:
+        return text
+    reason = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1])
+    if found := _TRUNCATED.search(reason):
+        source, tag, *sizes = map(int, found.groups())
+        # MPICH (5.0.2) gives the two sizes in either order.
+        reason = (
+            f"the message from rank {source} with tag {tag} has {max(sizes)} bytes, and there is "
+            f"room for {min(sizes)}"
+        )
+    return f"{head.removesuffix(', error stack:')}: {reason}"

@@ -112,7 +112,7 @@ def carry_out(plan: Plan) -> int:
         run = follow(plan, Path(folder), _aloud)
         notes = introduced(run.directory)
         if run.report:
-            for line in _verdict_lines(run.report, places(run.directory)):
+            for line in _verdict_lines(run.report, _places(run.directory)):
                 _say(line)
             status = _STATUS.get(run.report["kind"], DEADLOCK)
         else:
@@ -438,7 +438,7 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
     yield f"Ringside: the program was ended; the exit status is {status}."
 
 
-def places(directory: Path) -> dict[int, str]:
+def _places(directory: Path) -> dict[int, str]:
     """Where in its source each rank made the call it was stuck in, as far as that is known."""
     found = {}
     for path in directory.glob("left-*.txt"):

@@ -25,8 +25,7 @@ class Exercise:
     "returned", and arrays by their arguments' names. Numbers agree within `tolerance` of the
     largest, or where `each`, of their own size. `rules`: what is asked for beyond what every
     program must do (`ringside.check.rules`). `ranks`: on how many it is tried, in this order.
-    `c`: it is written in C. `grid`: the communicator is a grid of so many dimensions, `periodic`
-    or not.
+    `c`: it is written in C. `grid`: the communicator is a grid of so many dimensions, not periodic.
     """
 
     name: str
@@ -39,7 +38,6 @@ class Exercise:
     tolerance: float = 1e-9
     each: bool = False
     grid: int = 0
-    periodic: bool = False
 
     @property
     def is_serial(self) -> bool:

@@ -11,7 +11,6 @@ import faulthandler
 import json
 import linecache
 import os
-import re
 import resource
 import signal
 import sys
@@ -24,7 +23,7 @@ import psutil
 
 from ringside import cfunctions, processes
 from ringside.check.exercise import PASSES, WORK, WORK_SECONDS
-from ringside.errors import PREFIX
+from ringside.errors import PREFIX, plain
 from ringside.watch import scope
 
 CELL = "your cell"
@@ -33,6 +32,11 @@ SET_CHILD_SUBREAPER = 36  # PR_SET_CHILD_SUBREAPER in <sys/prctl.h>: orphans bec
 TRIES = 10_000  # after which `passes` answers no more
 PADDING = 1 << 20  # bytes around each array
 MEMORY = 2 << 30  # bytes of data that a rank may have
+# What a rank says of itself: when its function began and ended, and its calls of `work`; how often
+# it asked `passes`; its shared memory; datatypes not freed, and made at all; requests open, arrays
+# changed while they were sent, arrays written beyond; its error; what it returned, if no value.
+BLANK = {"began": None, "ended": None, "works": [], "tries": 0, "shared": [], "types": 0, "made": 0}
+BLANK |= {"open": 0, "changed": 0, "beyond": [], "error": None, "returned": None}
 
 
 def main() -> None:
@@ -53,18 +57,8 @@ def main() -> None:
         comm, place = comm.Split(0, -rank), size - 1 - rank
     if task["grid"]:
         dims = MPI.Compute_dims(size, task["grid"])
-        comm = comm.Create_cart(dims, [task["periodic"]] * task["grid"])
-    said = {
-        "began": None,
-        "ended": None,
-        "works": [],
-        "tries": 0,
-        "shared": [],
-        "types": 0,
-        "made": 0,
-        "open": 0,
-    }
-    said |= {"changed": 0, "error": None, "returned": None}
+        comm = comm.Create_cart(dims)
+    said = BLANK | {"works": []}
     made = {"comm": lambda _: comm, WORK: lambda _: _work(said), PASSES: lambda n: _passes(said, n)}
     given = _given(folder / "given.npz", place, task["arguments"])
     given = {name: made[name](value) if name in made else value for name, value in given.items()}
@@ -81,7 +75,7 @@ def main() -> None:
         before = scope.state()
         said["shared"] = sorted(processes.shared_memory([os.getpid()]))
         MPI.COMM_WORLD.Barrier()
-        time.sleep(0.02 * ((2 * rank + 1) % size))  # they come one after the other, as in real life
+        time.sleep(0.02 * place)  # they come one after the other, as in real life
         signal.setitimer(signal.ITIMER_REAL, task["limit"])
         said["began"] = time.monotonic()
         _say(folder, place, said)
@@ -125,8 +119,7 @@ def _tell_errors(comm, folder: Path, place: int, said: dict) -> None:
     def tell(_, code):
         text = MPI.Get_error_string(code)
         if not text.startswith(PREFIX):
-            reason = re.sub(r"^\w+\(\d+\)\.*: ", "", text.splitlines()[-1])  # an inner function's
-            error = {"type": "an error of MPI", "text": reason, "lines": []}
+            error = {"type": "an error of MPI", "text": plain(MPI.Exception(code)), "lines": []}
             _say(folder, place, said | {"error": error})
             _leave()
 
@@ -217,7 +210,7 @@ def _error(error: BaseException) -> dict:
     ]
     if isinstance(error, SyntaxError) and error.filename == CELL:
         lines = [(error.lineno, (error.text or "").strip())]
-    text = error.msg if isinstance(error, SyntaxError) else str(error)
+    text = error.msg if isinstance(error, SyntaxError) else plain(error)
     return {"type": type(error).__name__, "text": text[:2000], "lines": lines[-3:]}
 
 

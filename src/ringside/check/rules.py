@@ -272,22 +272,13 @@ def sends(
     go; `what` says so in words."""
 
     def broken(trial: Trial) -> str | None:
-        rows = trial.events[trial.events["peer"] >= 0].itertuples(index=False)
         sent: list[list[int]] = [[] for _ in range(trial.ranks)]
-        prepared = set()
-        for row in rows:
-            name, key = row.call.removesuffix("_c"), (row.rank, row.request)
-            if name.endswith("_init"):
-                (prepared.add if family(row.call) == "send" else prepared.discard)(key)
+        for message in messages(list(trial.events.itertuples(index=False))):
+            if message.dest == message.source:
                 continue
-            begins = family(row.call) == "send" or (
-                name.startswith("MPI_Start") and key in prepared
-            )
-            begins = begins or (family(row.call) == "sendrecv" and row.request > 0)
-            if begins and row.peer != row.rank:
-                sent[row.rank].append(int(row.bytes))
-                if to and row.peer != to(row.rank, trial.ranks):
-                    return f"rank {row.rank} sent a message to rank {row.peer}: {what}"
+            sent[message.source].append(int(message.bytes))
+            if to and message.dest != to(message.source, trial.ranks):
+                return f"rank {message.source} sent a message to rank {message.dest}: {what}"
         for rank in range(trial.ranks):
             right = expected(rank, trial.ranks, trial.given[rank])
             if isinstance(right, int):

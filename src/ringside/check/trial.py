@@ -17,6 +17,7 @@ import numpy as np
 
 from ringside import cfunctions, processes, run
 from ringside.check.exercise import Exercise
+from ringside.check.rank import BLANK
 from ringside.watch import trace, waitfor
 
 LIMIT = 10.0  # seconds the function may take; exercises take well under one
@@ -36,7 +37,6 @@ class Trial:
 
     exercise: Exercise
     ranks: int
-    insisted: bool
     given: list[dict]
     right: list[dict]
     kind: str = "ended"
@@ -60,7 +60,7 @@ def attempt(
     """Run the function of the cell `text` once. `library`: what a cell of C was compiled to.
     `turned`: the communicator has the ranks in the other order than MPI_COMM_WORLD."""
     given = exercise.given(ranks, np.random.default_rng(seed))
-    trial = Trial(exercise, ranks, insist, given, exercise.right(given))
+    trial = Trial(exercise, ranks, given, exercise.right(given))
     with tempfile.TemporaryDirectory(prefix="ringside-trial-") as name:
         folder = Path(name)
         _write(exercise, text, given, library, turned, folder)
@@ -94,7 +94,6 @@ def _write(exercise, text: str, given: list[dict], library, turned: bool, folder
         "c": exercise.c,
         "library": str(library),
         "grid": exercise.grid,
-        "periodic": exercise.periodic,
         "turned": turned,
         "limit": LIMIT,
     }
@@ -162,10 +161,10 @@ def _clear_shared_memory(said: list[dict | None]) -> None:
 
 
 def _said(path: Path) -> dict | None:
-    try:
-        return json.loads(path.read_text())
-    except (OSError, ValueError):
-        return None
+    """What a rank said of itself, all of it: the file is the student's process's."""
+    with contextlib.suppress(OSError, ValueError, TypeError):
+        return BLANK | json.loads(path.read_text())
+    return None
 
 
 def _outcome(path: Path, given: dict) -> dict | None:
@@ -197,7 +196,8 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
     raised = [(rank, one["error"]) for rank, one in enumerate(trial.said) if one and one["error"]]
     if raised:
         return "raised", _raised(*raised[0])
-    if all(outcome is not None for outcome in trial.outcomes):
+    ended = [one is not None and one["ended"] is not None for one in trial.said]
+    if all(ended) and all(outcome is not None for outcome in trial.outcomes):
         return "ended", []  # what is wrong after it, other rules say
     if followed.report is not None:
         return _verdict(followed, trial)

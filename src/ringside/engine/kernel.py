@@ -19,8 +19,8 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
-from ringside.engine.tracebacks import LastingRank, cause, plain, without_library
-from ringside.errors import PREFIX, WIDTH
+from ringside.engine.tracebacks import LastingRank, cause, without_library
+from ringside.errors import PREFIX, WIDTH, plain
 from ringside.watch import scope, waitfor
 
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python

@@ -1,6 +1,5 @@
 """How an error that ends a cell reads."""
 
-import re
 import types
 from pathlib import Path
 
@@ -10,10 +9,6 @@ from ringside import cfunctions
 from ringside.errors import PREFIX
 
 LIBRARIES = ("src/mpi4py/", str(Path(ipyparallel.__file__).parent), cfunctions.__file__)
-TRUNCATED = re.compile(
-    r"Message from rank (\d+) and tag (\d+) truncated; "
-    r"(\d+) bytes received but buffer size is (\d+)"
-)
 
 
 class LastingRank(RuntimeError):
@@ -21,23 +16,6 @@ class LastingRank(RuntimeError):
 
     def _render_traceback_(self) -> list[str]:
         return [str(self)]
-
-
-def plain(error: BaseException) -> str:
-    """What an error says; of one that MPICH raised, without the names of its inner functions."""
-    text = str(error)
-    head, *stack = text.splitlines() or [""]
-    if type(error).__module__ != "mpi4py.MPI" or not head.endswith(", error stack:") or not stack:
-        return text
-    reason = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1])
-    if found := TRUNCATED.search(reason):
-        source, tag, *sizes = map(int, found.groups())
-        # MPICH (5.0.2) gives the two sizes in either order.
-        reason = (
-            f"the message from rank {source} with tag {tag} has {max(sizes)} bytes, and there is "
-            f"room for {min(sizes)}"
-        )
-    return f"{head.removesuffix(', error stack:')}: {reason}"
 
 
 def without_library(traceback):
