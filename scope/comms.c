@@ -677,17 +677,36 @@ int MPI_Intercomm_create(MPI_Comm comm, int leader, MPI_Comm peers, int remote, 
 
 /* ---- freeing them ---- */
 
+/* Others may be stuck in a collective on a communicator that this rank frees. What they have sent
+ * for it would meet the next communicator that gets its place: Open MPI (5.0) aborts. So its shadow
+ * stays for a while, longer when a break finds them there (drain.c). Returns the one that goes. */
+static MPI_Comm linger(const struct comm *c) {
+    struct freed *place = &scope.freed[scope.n_freed % FREED];
+    const MPI_Comm oldest = scope.n_freed++ < FREED ? MPI_COMM_NULL : place->shadow;
+    *place = (struct freed){.shadow = c->shadow, .number = c->number};
+    return oldest;
+}
+
+/* In MPI_Finalize, on all ranks. */
+void scope_finish_freed(void) {
+    for (int i = 0; i < FREED && i < scope.n_freed; i++)
+        if (scope.freed[i].shadow != MPI_COMM_NULL)
+            PMPI_Comm_free(&scope.freed[i].shadow);
+    scope.n_freed = 0;
+}
+
 /* The library may call back here: attributes hold communicators. What was entered on it stays until
  * it has been compared. */
 static int free_both(struct comm *c, MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
-    MPI_Comm shadow = c->shadow;
+    MPI_Comm oldest = c->spent ? MPI_COMM_NULL : linger(c);
     c->handle = c->shadow = MPI_COMM_NULL;
     scope_forget_held(c);
     scope_ops_of_comm(c);
     if (c->places == 0)
         scope_comm_remove(c);
     scope_unlock();
-    PMPI_Comm_free(&shadow);
+    if (oldest != MPI_COMM_NULL)
+        PMPI_Comm_free(&oldest);
     const int err = freeing(comm);
     scope_lock();
     return err;

@@ -305,17 +305,29 @@ static bool all_have(const struct report *reports, const struct comm *c) {
 }
 
 /* Is there a collective on this communicator that not all its ranks have finished? */
-static bool is_stuck(const struct report *reports, const struct comm *c) {
-    for (int m = 0; m < c->size + c->remote; m++) {
-        const struct report *report = &reports[c->world[m]];
-        for (int i = 0; i < report->rows; i++) {
-            const struct record *r = &report->row[i];
-            if (r->row == POSTED && r->kind == COLLECTIVE &&
-                (r->comm == c->number || r->peer == c->number))
+static bool is_stuck(const struct report *reports, int comm) {
+    for (int r = 0; r < scope.size; r++) {
+        for (int i = 0; i < reports[r].rows; i++) {
+            const struct record *posted = &reports[r].row[i];
+            if (posted->row == POSTED && posted->kind == COLLECTIVE &&
+                (posted->comm == comm || posted->peer == comm))
                 return true;
         }
     }
     return false;
+}
+
+/* Shadows that some ranks have freed, with others stuck in them, can neither be renewed nor freed
+ * any more: not by those who have, whose own still lingers, nor by the others. */
+static void keep_shadows(const struct report *reports) {
+    for (int i = 0; i < FREED && i < scope.n_freed; i++)
+        if (is_stuck(reports, scope.freed[i].number))
+            scope.freed[i].shadow = MPI_COMM_NULL;
+    for (int k = 0; k < scope.n_comms; k++) {
+        struct comm *c = scope.comms[k];
+        if (c->shadow != MPI_COMM_NULL && !all_have(reports, c) && is_stuck(reports, c->number))
+            c->spent = true;
+    }
 }
 
 static void give_up(const struct comm *c) {
@@ -337,7 +349,7 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next)))
+        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next->number)))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)
@@ -461,6 +473,8 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     if (taken >= 0) {
         scope_free_reports(now);
         now = scope_exchange(true, drain_limit);
+        if (now)
+            keep_shadows(now);
         const int fresh = now ? renew_shadows(now, &verdict->mismatch) : -1;
         if (fresh >= 0) {
             renewed = fresh > renewed ? fresh : renewed;

@@ -133,14 +133,16 @@ static void wake(void) {
     }
 }
 
+/* From whom it is: MPICH (5.0) may hang in a receive from anyone when that is another node. */
 static bool woken(void) {
     int found = 0, number = 0;
     bool woken = false;
+    MPI_Status status;
     for (;;) {
-        PMPI_Iprobe(MPI_ANY_SOURCE, WAKE, scope.private, &found, MPI_STATUS_IGNORE);
+        PMPI_Iprobe(MPI_ANY_SOURCE, WAKE, scope.private, &found, &status);
         if (!found)
             return woken;
-        PMPI_Recv(&number, 1, MPI_INT, MPI_ANY_SOURCE, WAKE, scope.private, MPI_STATUS_IGNORE);
+        PMPI_Recv(&number, 1, MPI_INT, status.MPI_SOURCE, WAKE, scope.private, MPI_STATUS_IGNORE);
         woken = woken || number > scope.round;
     }
 }
@@ -435,8 +437,9 @@ void scope_finish(void) {
     atomic_store(&scope.ready, false);
     scope_finish_windows();
     scope_finish_files();
+    scope_finish_freed();
     while (scope.n_comms > 0) {
-        if (scope.comms[0]->shadow != MPI_COMM_NULL)
+        if (scope.comms[0]->shadow != MPI_COMM_NULL && !scope.comms[0]->spent)
             PMPI_Comm_free(&scope.comms[0]->shadow);
         scope_comm_remove(scope.comms[0]);
     }

@@ -176,6 +176,7 @@ struct comm {
     uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
     int hashed;
     bool lost; /* a break leaves the shadow with what cannot be ended */
+    bool spent; /* the shadow is never freed: others are stuck in it */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
     bool freed;       /* the meeting place of a persistent collective that is no longer there */
@@ -247,6 +248,14 @@ struct thread {
     struct record probe;
 };
 
+/* The shadow of a communicator that the program has freed. */
+struct freed {
+    MPI_Comm shadow;
+    int number;
+};
+
+enum { FREED = 16 };
+
 struct scope {
     pthread_mutex_t lock;
     pthread_cond_t bell;  /* the scope's thread has something to do */
@@ -281,6 +290,8 @@ struct scope {
     struct file *open_files;
     struct comm **comms;
     int n_comms;
+    struct freed freed[FREED]; /* the last ones, where others may yet be (comms.c) */
+    int n_freed;
     atomic_int made; /* communicators, windows and files this rank was first to number */
 
     struct op **ops; /* a hash table */
@@ -464,6 +475,7 @@ void scope_finish_idups(const struct comm *c); /* once all ranks are past a gate
 int scope_join_idup(struct comm *c, int index, MPI_Request *request, void **scrap);
 void scope_compared(const struct report *reports);
 int scope_shadow(const struct comm *c, MPI_Comm *shadow);
+void scope_finish_freed(void);
 /* A meeting place without a communicator: found by its number, or made. Under the lock. */
 struct comm *scope_meeting(int number, const int *world, int n);
 int scope_new_number(const struct comm *c, int *number); /* collective over it */

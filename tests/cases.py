@@ -3671,6 +3671,32 @@ errors.error(
     IS_FRESH,
     why="7.4.3: the handle is MPI_COMM_NULL",
 )
+errors.case(
+    "freed on one rank while the others are in a barrier on it",
+    "what they sent there must not meet the next communicator that gets its number",
+    Cell(
+        "other = comm.Dup()\nif rank == 1: other.Free()\nelse: other.Barrier()",
+        "starved",
+        (0, 2, 3),
+    ),
+    Cell(
+        """
+spares = []
+for i in range(20):
+    own = MPI.COMM_SELF.Dup()
+    spares.append(own.allreduce(rank))
+    own.Free()
+whole = comm.Dup()
+total = whole.allreduce(rank)
+whole.Free()
+if rank != 1: other.Free()
+after = comm.Dup()
+again = after.allreduce(rank)
+after.Free()
+""",
+        check="total == again == 6 and spares == 20 * [rank]",
+    ),
+)
 errors.error(
     "a syntax error",
     "comm.Barrier(\nfor",
