@@ -101,7 +101,8 @@ def main() -> None:
         outcome["returned"] = value
     except ValueError:
         said["returned"] = "nothing" if answer is None else f"a {type(answer).__name__}"
-    np.savez(folder / f"outcome-{place}.npz", **outcome)
+    np.savez(folder / f"part-{place}.npz", **outcome)
+    (folder / f"part-{place}.npz").rename(folder / f"outcome-{place}.npz")
     _say(folder, place, said)
     _end_children()
 
