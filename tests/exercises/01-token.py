@@ -170,8 +170,8 @@ def once_round(comm, mine):
 """,
     ),
     "nobody takes the token from the last rank": (
-        BUFFERED,
-        "rank 0: its function has ended",
+        "leaves no message over",
+        "from rank 1 to rank 0",
         """
 def once_round(comm, mine):
     rank, size = comm.rank, comm.size

@@ -45,9 +45,11 @@ def judge(exercise: Exercise, cell: str, seed: int) -> Broken | None:
             if broken and broken.trial.kind == "deadlock":
                 # Every send has waited for its receive: would it end where some need not?
                 plain = rules.first_broken(attempt(exercise, cell, ranks, seed, False, library))
-                if plain is None or plain.trial.kind != "deadlock":
+                if plain is None:
                     words, trial = broken.words, broken.trial
                     broken = Broken(rules.UNBUFFERED, rules.WHY_UNBUFFERED, words, trial)
+                elif plain.trial.kind != "deadlock":
+                    broken = plain
             if broken:
                 return broken
         if exercise.is_serial:
