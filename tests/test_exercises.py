@@ -261,6 +261,13 @@ def test_whatever_a_student_writes_is_judged_and_leaves_nothing(what):
     assert "sleep 77" not in running.stdout
 
 
+def test_a_cell_that_fails_before_it_defines_anything_leaves_nothing():
+    before = left_in_shared_memory()
+    for _ in range(4):
+        assert judged(EXERCISES["01-token"], "1 / 0\n", 1)[0] == "runs without an error"
+    assert left_in_shared_memory() <= before
+
+
 def test_a_result_that_was_cut_short_is_none(tmp_path):
     """A rank was ended while it wrote, or a student's process wrote it."""
     whole = tmp_path / "whole.npz"

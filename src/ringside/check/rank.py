@@ -58,7 +58,9 @@ def main() -> None:
     if task["grid"]:
         dims = MPI.Compute_dims(size, task["grid"])
         comm = comm.Create_cart(dims)
-    said = BLANK | {"works": []}
+    shared = sorted(processes.shared_memory([os.getpid()]))
+    said = BLANK | {"works": [], "shared": shared}
+    _say(folder, place, said)  # however it ends, others can clear after it
     made = {"comm": lambda _: comm, WORK: lambda _: _work(said), PASSES: lambda n: _passes(said, n)}
     given = _given(folder / "given.npz", place, task["arguments"])
     given = {name: made[name](value) if name in made else value for name, value in given.items()}
@@ -73,7 +75,6 @@ def main() -> None:
         if task["c"]:
             _tell_errors(comm, folder, place, said)
         before = scope.state()
-        said["shared"] = sorted(processes.shared_memory([os.getpid()]))
         MPI.COMM_WORLD.Barrier()
         time.sleep(0.02 * place)  # they come one after the other, as in real life
         signal.setitimer(signal.ITIMER_REAL, task["limit"])
