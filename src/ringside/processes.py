@@ -8,15 +8,15 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 
-def ends_with_us() -> Callable[[], None]:
-    """For a child, before it becomes mpiexec: be told to end when this process dies, however."""
+def ends_with_us(number: int = signal.SIGTERM) -> Callable[[], None]:
+    """For a child, before it becomes mpiexec: be sent this signal when this process dies, however."""
     parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
     set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
 
     def tie():
-        prctl(set_death_signal, signal.SIGTERM)
+        prctl(set_death_signal, number)
         if os.getppid() != parent:
-            os.kill(os.getpid(), signal.SIGTERM)
+            os.kill(os.getpid(), number)
 
     return tie
 
