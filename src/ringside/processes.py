@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def ends_with_us(number: int = signal.SIGTERM) -> Callable[[], None]:
-    """For a child, before it becomes mpiexec: be sent this signal when this process dies, however."""
+    """For a child, before it becomes mpiexec: be sent a signal when this process dies, however."""
     parent, prctl = os.getpid(), ctypes.CDLL(None).prctl
     set_death_signal = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
 

@@ -10,12 +10,15 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict
 
-from ringside.cluster import files, magic, room
+from ringside.cluster import files, jobs, magic, room
 from ringside.cluster.keeper import Keeper
+from ringside.cluster.slurm import Asked, settings
 from ringside.errors import ClusterError, Interrupted, RankDied
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
+START_LIMIT = 60.0
+JOB_START_LIMIT = 3600.0  # most of it in the queue
 ATTEMPTS = 3  # another program, or notebook, may take a port between its choice and its use
 DRAIN_LIMIT = 5.0
 RESTART_LIMIT = 60.0
@@ -31,26 +34,46 @@ _current = None
 _said = ""  # the progress line as it stands
 
 
-def start(n: int = 4, timeout: float = 60.0, take_over: bool = False) -> "Cluster":
+def start(
+    n: int = 4,
+    timeout: float | None = None,
+    take_over: bool = False,
+    launcher: str | None = None,
+    **asked,
+) -> "Cluster":
     """This notebook's cluster with n ranks; started, or restarted, if there is none such.
 
     Ranks that run already are given back with fresh namespaces and empty message queues. They
     belong to this process and end with it. `take_over`: first end the ranks that other notebooks
-    of this user have on this machine. Raises ValueError or TypeError for an impossible n,
-    ClusterError when the ranks do not fit or are not ready within `timeout` seconds.
+    of this user have on this machine.
+
+    `launcher="slurm"`: the ranks are a job of Slurm, on `nodes` nodes, with `partition`, `account`
+    and `time` as sbatch takes them; `setup`: lines of its script before the ranks begin, such as
+    ["module load gcc"]; `begin`: the command that begins them, such as "srun --mpi=pmi2";
+    `address`: this machine's, as the nodes reach it. What is not given is looked for in
+    `ringside.toml`: [cluster] with the same names.
+
+    Raises ValueError or TypeError for an impossible n or place, ClusterError when the ranks do not
+    fit, Slurm refuses, or they are not ready within `timeout` seconds (60; for a job 3600).
     """
-    n, timeout = _checked(n), _positive(timeout, "timeout")
-    room.check_cores(n)
+    n, place = _checked(n), settings(launcher, **asked)
+    if timeout is None:
+        timeout = START_LIMIT if place is None else JOB_START_LIMIT
+    timeout = _positive(timeout, "timeout")
+    if place is None:
+        room.check_cores(n)
+    elif n < place.nodes:
+        raise ValueError(f"{n} ranks cannot be on {place.nodes} nodes: ask for at most {n} nodes")
     with _undisturbed():
-        return _started(n, timeout, take_over)
+        return _started(n, place, timeout, take_over)
 
 
-def _started(n: int, timeout: float, take_over: bool) -> "Cluster":
+def _started(n: int, place: Asked | None, timeout: float, take_over: bool) -> "Cluster":
     global _current
-    if _current is None or not _current.lives():
+    if _current is None or not _current.lives() or _current.place != place:
         if _current is not None:
             _current.stop()
-        _current = Cluster(n)
+        _current = Cluster(n, place)
     if take_over:
         room.take_over(files.directory())
     try:
@@ -101,8 +124,9 @@ def _say(text: str, last: bool = False) -> None:
 class Cluster:
     """A set of n MPI ranks, its client and its view. Made by `ringside.start`."""
 
-    def __init__(self, n: int):
+    def __init__(self, n: int, place: Asked | None = None):
         self.n = n
+        self.place = place  # what is asked of Slurm; None: the ranks are on this machine
         self.client = None
         self.view = None
         self._run = files.directory()
@@ -110,12 +134,16 @@ class Cluster:
         self._keeper = None
         self._ended = ""  # by whom the ranks have been ended, in words
         self._told = 0  # deaths that the notebook has heard of
+        self._shown = ""  # the job whose script has been shown
 
     def __repr__(self):
         return f"<Cluster of {self.n} ranks, {'running' if self.lives() else 'stopped'}>"
 
     def cores(self) -> str:
         """How many cores the ranks have, in words, for beside a measurement."""
+        if self.place is not None:
+            nodes = self.place.nodes
+            return f"{self.n} ranks on {nodes} {'node' if nodes == 1 else 'nodes'}."
         cores = len(os.sched_getaffinity(0))
         have = f"{self.n} ranks on {cores} {'core' if cores == 1 else 'cores'}"
         return f"{have}: they take turns." if self.n > cores else f"{have}: one for each."
@@ -135,7 +163,8 @@ class Cluster:
             self._launch(n, deadline)
         elif n != self.n or self._keeper.state == "failed":
             _require_directory()
-            room.check(n, self._run, held=self.n)
+            if self.place is None:
+                room.check(n, self._run, held=self.n)
             _say(f"replacing {self.n} ranks by {n} ...")
             self._keeper.restart(n, max(1.0, deadline - time.monotonic()))
             new = True
@@ -176,8 +205,10 @@ class Cluster:
             for run in files.directories():
                 if not files.owned(run):
                     files.end_ranks(run, grace=0)
+                    jobs.cancel(run)
                     files.clear(run)
-            room.check(n, self._run)
+            if self.place is None:
+                room.check(n, self._run)
             self._lock = files.own(self._run)
         except OSError as error:
             raise ClusterError(_no_files(error)) from None
@@ -187,7 +218,7 @@ class Cluster:
     def _launch(self, n: int, deadline: float) -> None:
         _say(f"starting {n} ranks ...")
         for attempt in range(1, ATTEMPTS + 1):
-            self._keeper = Keeper(self._run)
+            self._keeper = Keeper(self._run, self.place)
             try:
                 try:
                     information = self._keeper.start(n, deadline - time.monotonic())
@@ -230,11 +261,25 @@ class Cluster:
                 raise ClusterError(self._keeper.error)
             ready = len(self.client.ids)
             if time.monotonic() - begun > limit:
-                raise ClusterError(
-                    f"{ready} of {self.n} ranks were ready after {limit:.0f} s.{self._logs()}"
-                )
-            _say(f"starting {self.n} ranks: {ready} ready")
+                job = self._keeper.job
+                late = f"{ready} of {self.n} ranks were ready after {limit:.0f} s"
+                late += f"; {job}. timeout=... waits longer" if job is not None else ""
+                raise ClusterError(f"{late}.{self._logs()}")
+            self._show_job()
+            waiting = f"; {self._keeper.job}" if self._keeper.job is not None else ""
+            _say(f"starting {self.n} ranks: {ready} ready{waiting}")
             time.sleep(TICK)
+
+    def _show_job(self) -> None:
+        """Say once where the script of the job is."""
+        job = self._keeper.job
+        if job is not None and job.id != self._shown:
+            self._shown = job.id
+            _say(f"job {job.id} is submitted; its script: {self._run / 'job.sh'}", last=True)
+
+    def script(self) -> str:
+        """The script of the job in which the ranks run; empty where they are on this machine."""
+        return files.read(self._run, "job.sh")
 
     def _freshen(self, deadline: float) -> None:
         """Empty namespaces and message queues of ranks that have worked already."""
@@ -343,6 +388,11 @@ class Cluster:
         wanted = None
         if latency is not None:
             wanted = checked(latency, bandwidth, nodes, progress, self.n)
+        if wanted is not None and self.place is not None and self.place.nodes > 1:
+            raise ClusterError(
+                "the network lens needs all ranks on one machine, and these are on "
+                f"{self.place.nodes} nodes with a network of their own: measure that one"
+            )
         if self.client.ranks_with_work() or self._idle() is not True:
             raise ClusterError(
                 "the network is changed between two cells, and ranks are at work: wait for the "
@@ -392,7 +442,7 @@ class Cluster:
         ):
             time.sleep(TICK)
         record = self._record(uuids)
-        if record is not None:
+        if record is not None and not record["job"]:
             _say(f"{_how(record)}; starting {self.n} ranks again ...")
         failure = None
         try:
@@ -402,6 +452,8 @@ class Cluster:
         self.client.lost = False
         self._told = len(self._keeper.deaths)
         if failure is not None:
+            if record is not None and record["job"]:
+                return _job_over(record)
             return failure
         if record is None:
             return ClusterError(
@@ -430,8 +482,9 @@ class Cluster:
         _require_directory()
         begun = time.monotonic()
         with _undisturbed():
-            self._keeper.restart(self.n, RESTART_LIMIT)
-            self._wait_ready(begun, RESTART_LIMIT)
+            limit = RESTART_LIMIT if self.place is None else JOB_START_LIMIT
+            self._keeper.restart(self.n, limit)
+            self._wait_ready(begun, limit)
         self.client.lost = False
         _say(f"{self.n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
 
@@ -459,7 +512,8 @@ class Cluster:
     def _close(self) -> None:
         self._ended = "by cluster.stop()" if self.lives() else self._who_ended()
         self._disconnect()
-        files.clear(self._run)
+        if not jobs.noted(self._run):  # else Slurm has been silent: whoever starts next asks again
+            files.clear(self._run)
         self._lock.release()
         self._lock = None
 
@@ -539,6 +593,21 @@ def _how(record: dict) -> str:
     if record["where"]:
         parts.append(f"in {record['where']}")
     return f"{who} died ({', '.join(parts)})"
+
+
+def _job_over(record: dict) -> RankDied:
+    """What is said of ranks whose job has ended with them."""
+    who = f"{_how(record)}, and with it its job" if _by_itself(record) else record["job"]
+    text = (
+        f"{who}. The ranks' variables are gone. cluster = ringside.start() asks for another job; "
+        f"then {_AGAIN}"
+    )
+    return RankDied(text, **{key: record[key] for key in ("rank", "signal", "exit_code", "where")})
+
+
+def _by_itself(record: dict) -> bool:
+    """Whether a rank ended before its job did."""
+    return record["rank"] is not None or record["abort"] is not None
 
 
 def _signal_name(number: int) -> str:

@@ -15,7 +15,7 @@ from pathlib import Path
 from ipyparallel.controller import app as stock
 from traitlets.config import Config
 
-from ringside.cluster import files
+from ringside.cluster import files, jobs
 
 BEAT = 100  # milliseconds between two heartbeats; the first one completes a registration
 # Deaths are seen from the processes. A rank that gets no core for a while misses beats and lives.
@@ -50,6 +50,7 @@ def end_with_owner(run: Path) -> None:
         files.note_shared_memory(run)
         time.sleep(1)
     files.end_ranks(run)
+    jobs.cancel(run)
     files.clear(run)
     os._exit(0)
 

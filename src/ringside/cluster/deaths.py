@@ -23,14 +23,18 @@ _OPENMPI_EXIT = re.compile(r"Process name: \[[^,\]]*,(\d+)\]\s+Exit code:\s+(\d+
 _OPENMPI_LEFT = re.compile(
     r"due to process rank (\d+) with PID \d+ on node \S+ exiting\s+improperly"
 )
+_SLURM_TASK = re.compile(
+    r"^srun: error: \S+: tasks? (\d+)\S*: (?:Exited with exit code (\d+)|(.+))$", re.MULTILINE
+)
+_SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
 
 
 def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict:
     """Who died and how: rank, signal, exit_code, abort (MPI_Abort's code), where; None: unknown.
 
-    `text` is what mpiexec wrote, `dead` are the ranks seen gone, in that order, `returncode` is
-    mpiexec's own if it ended by itself.
+    `text` is what mpiexec, or Slurm's srun, wrote, `dead` are the ranks seen gone, in that order,
+    `returncode` is mpiexec's own if it ended by itself.
     """
     found = {"rank": dead[0] if dead else None, "signal": None, "exit_code": None, "abort": None}
     if match := _ABORT.search(text):
@@ -42,6 +46,12 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
         found["rank"], found["exit_code"] = int(match[1]), int(match[2])
     elif match := _OPENMPI_LEFT.search(text):
         found["rank"], found["exit_code"] = int(match[1]), 0
+    elif match := _SLURM_TASK.search(text):
+        found["rank"] = int(match[1])
+        if match[2]:
+            found["exit_code"] = int(match[2])
+        else:
+            found["signal"] = _SIGNALS.get(match[3].partition(" (core dumped)")[0])
     elif match := _MPICH_STATUS.search(text):
         statuses = [int(status) for status in match[1].split(",")]
         # The ranks that mpiexec ended show SIGKILL.

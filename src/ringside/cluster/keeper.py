@@ -18,7 +18,9 @@ from traitlets.config import Config
 from ringside import processes
 from ringside.cluster import files
 from ringside.cluster.deaths import death
+from ringside.cluster.jobs import Job
 from ringside.cluster.launcher import ControllerLauncher, RankLauncher
+from ringside.cluster.slurm import Asked, SlurmLauncher, address
 from ringside.errors import ClusterError
 
 TICK = 0.03  # seconds between two looks at ranks that are starting
@@ -26,6 +28,7 @@ NEWS = 0.3  # seconds between two questions for the engines, as news sent while 
 START_LIMIT = 120.0  # seconds after which ranks that never came are given up
 LAST_WORDS = 0.05  # seconds for mpiexec to end with a rank, which tells MPI_Abort from a crash
 STOP_LIMIT = 4.0
+JOB_STOP_LIMIT = 30.0  # the same where Slurm has to be asked
 _RANKS = "ranks"  # what ipyparallel calls the set of engines
 
 _log = logging.getLogger("ringside.cluster")
@@ -38,11 +41,13 @@ class Keeper:
     """n ranks and their controller. `state`: starting, ready, failed (see `error`) or stopped.
 
     `deaths` are records of `ringside.cluster.deaths`, each with the `uuids` of the engines that
-    went with it.
+    went with it. `asked`: what to ask Slurm for; None: the ranks run on this machine. A job that
+    is over is followed by another only when `restart` asks for it.
     """
 
-    def __init__(self, run: Path):
+    def __init__(self, run: Path, asked: Asked | None = None):
         self.run = run
+        self.asked = asked
         self.n = 0
         self.state = "stopped"
         self.error = ""
@@ -97,7 +102,7 @@ class Keeper:
         """End everything and the thread; the files stay."""
         self._over, self.state = True, "stopped"
         with suppress(ClusterError):  # what did not end in time is ended below
-            self._do(self._stop(), STOP_LIMIT)
+            self._do(self._stop(), STOP_LIMIT if self.asked is None else JOB_STOP_LIMIT)
         files.end_ranks(self.run, grace=0)
         if self._cluster is not None and self._cluster.controller is not None:
             processes.kill([self._cluster.controller.pid])
@@ -105,6 +110,11 @@ class Keeper:
         self._thread.join(1)
         if not self._thread.is_alive():
             self._loop.close()
+
+    @property
+    def job(self) -> Job | None:
+        """The job in which the ranks run, or will, as Slurm saw it last."""
+        return getattr(self._cluster and self._cluster.engines.get(_RANKS), "job", None)
 
     def _become(self, state: str) -> None:
         """Another state, unless it has been stopped, which is for good."""
@@ -121,7 +131,8 @@ class Keeper:
             cluster_id=files.cluster_id(self.run),
             profile_dir=str(self.run.parent),
             controller_launcher_class=ControllerLauncher,
-            engine_launcher_class=RankLauncher,
+            engine_launcher_class=RankLauncher if self.asked is None else SlurmLauncher,
+            **await self._reachable(),
             # Ranks start beside the controller and wait for its file, a second earlier that way.
             send_engines_connection_env=False,
             delay=0,
@@ -137,12 +148,24 @@ class Keeper:
             raise ClusterError("the controller did not start") from None
         return information["client"]
 
+    async def _reachable(self) -> dict:
+        """Where the controller listens: on loopback, or for the nodes, and then encrypted."""
+        if self.asked is None:
+            return {}
+        where = await asyncio.to_thread(address, self.asked)
+        return {
+            "controller_ip": where,
+            "controller_location": where,
+            "controller_args": ["--IPController.enable_curve=True"],
+        }
+
     async def _launch(self) -> None:
         if self._over:
             raise ClusterError("the cluster has been stopped meanwhile")
         self._become("starting")
         self._gone = []
-        await self._cluster.start_engines(self.n, _RANKS)
+        place = {} if self.asked is None else {"asked": self.asked}
+        await self._cluster.start_engines(self.n, _RANKS, **place)
         launcher = self._cluster.engines[_RANKS]
         launcher.on_stop(lambda _: self._replace(launcher))
         self._looking = self._act(self._see_start())
@@ -155,7 +178,9 @@ class Keeper:
             pids, now = files.pids(self.run), time.monotonic()
             if any(pid is None or not processes.alive(pid) for pid in pids.values()):
                 return await self._fail("the engines ended while they were starting")
-            if self._client is not None and len(pids) == self.n:
+            if self.job is not None and self.job.waiting:
+                begun = now
+            if self._client is not None and (self.asked is not None or len(pids) == self.n):
                 known = self._client.uuids()
                 if len(known) == self.n and not self._forgotten & set(known):
                     break
@@ -197,7 +222,11 @@ class Keeper:
             self._act(self._died(launcher))
         elif self.state == "starting" and not self._looking.done():
             self._looking.cancel()
-            self._act(self._fail("the engines ended while they were starting"))
+            self._act(self._fail(f"{self._said(launcher)} while the ranks were starting"))
+
+    def _said(self, launcher) -> str:
+        """How the ranks ended, in words: their job's, where they have one."""
+        return (launcher.stop_data or {}).get("said", "the engines ended")
 
     def _act(self, coroutine) -> asyncio.Task:
         """Have it done; what it raises becomes the reason why the ranks are not there."""
@@ -216,11 +245,16 @@ class Keeper:
         if files.taken_by(self.run).exists():
             return self._controller_ended()
         code = launcher.stop_data["exit_code"] if launcher.state == "after" else None
+        job = None if self.asked is None else self._said(launcher)
         uuids = await self._end_ranks(grace=0)
         self.deaths.append(
-            death(self.run, launcher.get_output(), self._gone, code) | {"uuids": uuids}
+            death(self.run, launcher.get_output(), self._gone, code) | {"uuids": uuids, "job": job}
         )
-        await self._launch()
+        if job is None:
+            await self._launch()
+        else:
+            self.error = f"{job}. cluster = ringside.start() asks for another"
+            self._become("failed")
 
     async def _end_ranks(self, grace: float, n: int = 0) -> list[str]:
         """End the ranks and have the controller forget them; the engines they were."""

@@ -7,7 +7,7 @@ from pathlib import Path
 import psutil
 
 from ringside import processes
-from ringside.cluster import files
+from ringside.cluster import files, jobs
 from ringside.errors import ClusterError
 
 ENGINE_MEMORY = 130e6  # bytes an engine takes, measured with numpy and the kernels loaded
@@ -91,3 +91,4 @@ def take_over(run: Path) -> None:
         if controller := files.process(other, "controller"):
             processes.terminate([controller])
         files.end_ranks(other)
+        jobs.cancel(other)

@@ -5,8 +5,10 @@ how to reach the controller, comes through the environment.
 """
 
 import faulthandler
+import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -16,6 +18,8 @@ from ringside import processes
 from ringside.cluster import files
 from ringside.errors import PREFIX
 
+SILENCE = 30.0  # seconds without the controller's beat after which a rank of a job leaves
+FILE_LIMIT = 60  # seconds for the file that says how to reach the controller
 # Known before MPI starts, so that an engine that fails in MPI_Init can be named too.
 RANK_VARIABLES = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
 
@@ -38,6 +42,65 @@ def leave_with_owner(run: Path) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, name="ringside-owner", daemon=True).start()
+
+
+def leave_with_controller(run: Path, rank: int) -> None:
+    """End this process when the controller has been silent, or when its job is to end.
+
+    A rank of a job may be on a node that shares no lock and no process with its owner: it listens
+    to the beat with which the controller asks who is there.
+    """
+
+    def leave():
+        processes.remove(processes.shared_memory([os.getpid()]))
+        os._exit(1)
+
+    def listen():
+        beat = heard(run)
+        while beat.poll(1000 * SILENCE):
+            while beat.poll(0):
+                beat.recv()
+            time.sleep(1)
+        print(
+            f"{PREFIX} rank {rank} on {socket.gethostname()} has heard nothing of its notebook "
+            f"for {SILENCE:.0f} s and leaves. If that is at its start, the nodes do not reach the "
+            "notebook's machine by that address: ringside.start(..., address=...) names another",
+            file=sys.stderr,
+            flush=True,
+        )
+        leave()
+
+    def end():
+        while os.read(told, 1)[0] != signal.SIGTERM:
+            pass
+        leave()
+
+    # A signal is noticed also while the main thread is in MPI; only a thread can act on it then.
+    told, tell = os.pipe()
+    os.set_blocking(tell, False)
+    signal.signal(signal.SIGTERM, lambda *_: None)
+    signal.set_wakeup_fd(tell, warn_on_full_buffer=False)
+    for watch in (listen, end):
+        threading.Thread(target=watch, name="ringside-owner", daemon=True).start()
+
+
+def heard(run: Path):
+    """A socket on which the controller's beat is heard."""
+    import zmq
+
+    connection = run.parent / "security" / f"ipcontroller-{files.cluster_id(run)}-engine.json"
+    deadline = time.monotonic() + FILE_LIMIT
+    while not connection.exists() and time.monotonic() < deadline:
+        time.sleep(0.1)
+    there = json.loads(connection.read_text())
+    beat = zmq.Context.instance().socket(zmq.SUB)
+    beat.linger = 0
+    if key := there["curve_serverkey"]:
+        beat.curve_serverkey = key.encode()
+        beat.curve_publickey, beat.curve_secretkey = zmq.curve_keypair()
+    beat.subscribe(b"")
+    beat.connect(f"{there['interface']}:{there['hb_ping']}")
+    return beat
 
 
 def load_mpi():
@@ -74,12 +137,15 @@ def main() -> None:
     """Run one engine until its cluster ends."""
     run = Path(os.environ["RINGSIDE_RUN"])
     rank = launch_rank()
-    files.note_process(run, f"rank-{rank}")
     fault_log = run / f"rank-{rank}.fault"
     fault_log.unlink(missing_ok=True)
     fault = open(fault_log, "a")  # others write to it as well
     faulthandler.enable(fault, all_threads=False)
-    leave_with_owner(run)
+    if "RINGSIDE_JOB" in os.environ:
+        leave_with_controller(run, rank)
+    else:
+        files.note_process(run, f"rank-{rank}")
+        leave_with_owner(run)
     MPI = load_mpi()
     # MPI libraries install handlers of their own for these signals.
     faulthandler.enable(fault, all_threads=False)
@@ -107,7 +173,7 @@ def main() -> None:
         id=MPI.COMM_WORLD.Get_rank(),
         enable_nanny=False,
         timeout=60,
-        wait_for_url_file=60,
+        wait_for_url_file=FILE_LIMIT,
         log_level="ERROR",
     )
     engine.initialize([f"--profile-dir={run.parent}"])

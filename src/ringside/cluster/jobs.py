@@ -1,0 +1,174 @@
+"""Slurm's word: commands sent to it, in what state a job is, and how its jobs are ended.
+
+A job is known by its name, which is written into the cluster's directory before the job is
+submitted and taken out when the job is over: whoever ends the cluster finds all it has.
+"""
+
+import os
+import re
+import subprocess
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+
+from ringside import processes
+from ringside.cluster import files
+from ringside.errors import ClusterError
+
+ANSWER = 20.0  # seconds for Slurm to answer a command
+CANCEL_LIMIT = 60.0  # seconds in which it is asked again and again to end a job
+SETTLED = 1.0  # seconds after which a job that was being submitted would be seen
+# A job that is COMPLETING has no ranks any more, or none that go on.
+_WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
+_GOING = {"RUNNING", "SUSPENDED", "STOPPED", "RESIZING", "SIGNALING", "STAGE_OUT"}
+_ENDS = {
+    "CANCELLED": "was cancelled (scancel)",
+    "TIMEOUT": "reached its time limit",
+    "NODE_FAIL": "lost a node that failed",
+    "BOOT_FAIL": "had a node that did not boot",
+    "OUT_OF_MEMORY": "ran out of memory",
+    "PREEMPTED": "had to make room for another job (preempted)",
+    "DEADLINE": "reached its deadline",
+    "FAILED": "failed",
+    "COMPLETED": "has ended",
+}
+# What the nodes write into the job's output when Slurm ends it.
+_CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
+_CAUSES = {"TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED"}
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job as Slurm sees it: id, state and reason in its own words, the nodes it has."""
+
+    id: str
+    state: str
+    reason: str = ""
+    nodes: str = ""
+
+    @property
+    def waiting(self) -> bool:
+        """Whether it has not begun."""
+        return self.state in _WAITING
+
+    @property
+    def over(self) -> bool:
+        """Whether it has no ranks, and will not have any."""
+        return not self.waiting and self.state not in _GOING
+
+    def __str__(self):
+        reason = f" ({self.reason})" if self.waiting and self.reason not in ("", "None") else ""
+        return f"job {self.id} is {self.state.lower()}{reason}"
+
+
+def _environment(asked: Mapping[str, str]) -> dict[str, str]:
+    """The environment for Slurm's commands.
+
+    A notebook may itself be in a job: what Slurm has set for that one is not for another. Nor is
+    what an sbatch variable would set in place of an option that is `asked` for.
+    """
+    named = {f"SBATCH_{name.upper().replace('-', '_')}" for name in asked}
+    if "time" in asked:
+        named.add("SBATCH_TIMELIMIT")
+    return {
+        name: value
+        for name, value in os.environ.items()
+        if name not in named
+        and (not name.startswith(("SLURM_", "SLURMD_", "SRUN_")) or name == "SLURM_CONF")
+    }
+
+
+def ask(*words: str, asked: Mapping[str, str] = MappingProxyType({})) -> str:
+    """What a command of Slurm prints; `asked` are its options that a variable must not replace.
+    Raises ClusterError with Slurm's own words when it refuses."""
+    try:
+        done = subprocess.run(
+            words,
+            env=_environment(asked),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=ANSWER,
+            preexec_fn=processes.ends_with_us(),
+        )
+    except FileNotFoundError:
+        raise ClusterError(
+            f"there is no {words[0]} on this machine. Slurm's commands are on the login nodes of a "
+            "cluster: start JupyterLab there, or leave out launcher='slurm'"
+        ) from None
+    except subprocess.TimeoutExpired:
+        raise ClusterError(
+            f"Slurm did not answer {words[0]} within {ANSWER:.0f} s. See whether sinfo answers, "
+            "then start again"
+        ) from None
+    if done.returncode:
+        raise ClusterError(f"Slurm refused: {done.stderr.strip() or done.stdout.strip()}")
+    return done.stdout
+
+
+def look(name: str) -> Job | None:
+    """The job of that name; None: Slurm knows of none. Raises ClusterError when it is silent."""
+    lines = ask(
+        "squeue",
+        "--noheader",
+        "--states=all",
+        f"--user={os.getuid()}",
+        f"--name={name}",
+        "--format=%A|%T|%r|%N",
+    ).splitlines()
+    return Job(*lines[-1].strip().split("|")) if lines else None
+
+
+def how_it_ended(job: Job | None, output: str) -> str:
+    """In words how a job ended, from what Slurm says of it and what it had written last."""
+    if job is None:
+        return "the job is gone: Slurm knows of none"
+    state = job.state
+    if found := _CANCELLED.search(output):
+        state = _CAUSES.get((found[1] or "").strip(), "CANCELLED")
+    return f"job {job.id} {_ENDS.get(state, 'has ended')}"
+
+
+def note(run: Path, name: str) -> None:
+    """Write down that there is, or will be, a job of that name."""
+    with open(run / "jobs", "a") as file:
+        file.write(f"{name}\n")
+
+
+def noted(run: Path) -> list[str]:
+    """The names of the jobs that the cluster has or may have."""
+    return files.read(run, "jobs").split()
+
+
+def forget(run: Path, name: str) -> None:
+    """The job of that name is over."""
+    rest = [one for one in noted(run) if one != name]
+    new = run / "jobs.new"
+    new.write_text("".join(f"{one}\n" for one in rest))
+    new.replace(run / "jobs")
+
+
+def cancel(run: Path) -> None:
+    """End all jobs of the cluster in `run`, also one that is just being submitted."""
+    deadline = time.monotonic() + CANCEL_LIMIT
+    for name in noted(run):
+        gone_since = None
+        while time.monotonic() < deadline:
+            try:
+                ask("scancel", f"--user={os.getuid()}", f"--name={name}")
+                job = look(name)
+            except ClusterError:  # silent for the moment
+                gone_since = None
+            else:
+                if job is not None and job.over:
+                    break
+                gone_since = None if job is not None else gone_since or time.monotonic()
+                if gone_since is not None and time.monotonic() - gone_since > SETTLED:
+                    break
+            time.sleep(0.3)
+        else:
+            return
+        forget(run, name)

@@ -1,0 +1,261 @@
+"""Where the ranks run on a cluster: a launcher that asks Slurm for a job.
+
+What is asked for comes from `ringside.start`, or from a `ringside.toml` beside the notebook or in
+a folder above it:
+
+    [cluster]
+    launcher = "slurm"
+    nodes = 4
+    partition = "teaching"
+    time = "00:30:00"
+    setup = ["module load gcc"]
+"""
+
+import asyncio
+import os
+import re
+import secrets
+import shlex
+import socket
+import sys
+import time
+import tomllib
+from contextlib import suppress
+from dataclasses import dataclass, fields
+from pathlib import Path
+
+from ipyparallel.cluster import launcher
+from traitlets import Any, List, Unicode
+
+from ringside import mpi
+from ringside.cluster import files, jobs
+from ringside.errors import ClusterError
+
+SETTINGS = "ringside.toml"
+LOOK_EVERY = 2.0  # seconds between two questions for the job's state
+LOOK_SOON = 0.3  # the same when it has just written something
+TICK = 0.1
+# With Slurm's own PMI for what speaks it; Open MPI's mpiexec has its daemons started by srun.
+_BEGIN = {
+    "mpich": "srun --mpi=pmi2 --kill-on-bad-exit=1",
+    "openmpi": "mpiexec",
+    "system": "srun --kill-on-bad-exit=1",
+}
+_TASK_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: ", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a job asks for. `setup`: lines of its script before the ranks begin; `begin`: the
+    command that begins them; `address`: this machine's, as the nodes reach it. Empty: Slurm's, or
+    Ringside's, own choice."""
+
+    nodes: int = 1
+    partition: str = ""
+    account: str = ""
+    time: str = ""
+    setup: tuple[str, ...] = ()
+    begin: str = ""
+    address: str = ""
+
+
+def settings(launcher: str | None = None, **given) -> Asked | None:
+    """What to ask Slurm for; None: the ranks run on this machine.
+
+    What is given counts before `ringside.toml`. Raises ValueError or TypeError, naming the file,
+    for what neither knows.
+    """
+    file, found = _file()
+    known = {field.name for field in fields(Asked)}
+    for name in found.keys() - known - {"launcher"}:
+        raise ValueError(f"{file} has an unknown setting {name!r} in [cluster]: {_names(known)}")
+    for name in given.keys() - known:
+        raise TypeError(f"start() has no argument {name!r}: {_names(known)}")
+    wanted = {name: value for name, value in given.items() if value is not None}
+    where = launcher if launcher is not None else found.get("launcher", "local")
+    if where == "local":
+        if wanted:
+            raise ValueError(
+                f"{', '.join(sorted(wanted))}: this is for a job of Slurm. Say launcher='slurm' too"
+            )
+        return None
+    if where != "slurm":
+        raise ValueError(f"there is no launcher {where!r}: say 'local' or 'slurm'")
+    found.pop("launcher", None)
+    return _checked(found | wanted)
+
+
+def _names(known: set[str]) -> str:
+    return f"there are launcher, {', '.join(sorted(known))}"
+
+
+def _file() -> tuple[Path | None, dict]:
+    """The nearest settings, from the working directory upwards, and where they are."""
+    here = Path.cwd()
+    for folder in (here, *here.parents):
+        path = folder / SETTINGS
+        if path.is_file():
+            try:
+                return path, dict(tomllib.loads(path.read_text()).get("cluster", {}))
+            except (OSError, ValueError) as error:
+                raise ValueError(f"{path} cannot be read: {error}") from None
+    return None, {}
+
+
+def _checked(values: dict) -> Asked:
+    nodes, setup = values.get("nodes", 1), values.get("setup", ())
+    if isinstance(nodes, bool) or not isinstance(nodes, int):
+        raise TypeError(f"nodes is a whole number such as 4, not {nodes!r}")
+    if nodes < 1:
+        raise ValueError(f"a job has at least one node, not {nodes}")
+    if isinstance(setup, str) or not all(isinstance(line, str) for line in setup):
+        raise TypeError("setup is a list of lines of the job's script, such as ['module load gcc']")
+    for name in ("partition", "account", "time", "begin", "address"):
+        value = values.get(name, "")
+        if not isinstance(value, str):
+            raise TypeError(f"{name} is a text, not {value!r}")
+        if "\n" in value:
+            raise ValueError(f"{name} is one line, not {value!r}")
+    return Asked(**values | {"setup": tuple(setup)})
+
+
+def address(asked: Asked) -> str:
+    """This machine's address as the nodes of the cluster reach it: the one it has towards Slurm's
+    own controller, unless another is asked for."""
+    if asked.address:
+        return asked.address
+    found = re.search(
+        r"^SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?",
+        jobs.ask("scontrol", "show", "config"),
+        re.MULTILINE,
+    )
+    try:
+        with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as one:
+            one.connect((found[2] or found[1], 9))  # sends nothing
+            return one.getsockname()[0]
+    except (OSError, TypeError):
+        raise ClusterError(
+            "it is not known by which address the nodes reach this machine. Say which: "
+            "ringside.start(..., address='10.0.0.1')"
+        ) from None
+
+
+class SlurmLauncher(launcher.SlurmEngineSetLauncher):
+    """n ranks as one job. `job`: what Slurm has said of it last."""
+
+    asked = Any()
+    engine_cmd = List(Unicode(), [sys.executable, "-P", "-m", "ringside.engine"])
+    job = Any(None)
+    _name = ""
+    _following = None
+
+    @property
+    def run(self) -> Path:
+        """The directory of the cluster."""
+        return Path(self.profile_dir) / f"cluster-{self.cluster_id}"
+
+    @property
+    def script(self) -> Path:
+        """The job's script."""
+        return self.run / "job.sh"
+
+    def find_args(self):
+        """The command that submits the job."""
+        return ["sbatch", "--parsable", str(self.script)]
+
+    def options(self, n: int) -> dict[str, str]:
+        """What the job asks for, by the names of sbatch's options."""
+        per_node = -(-n // self.asked.nodes)
+        return {
+            "job-name": self._name,
+            "ntasks": str(n),
+            "nodes": str(self.asked.nodes),
+            "ntasks-per-node": str(per_node),
+            "distribution": "block",
+            **({"partition": self.asked.partition} if self.asked.partition else {}),
+            **({"account": self.asked.account} if self.asked.account else {}),
+            **({"time": self.asked.time} if self.asked.time else {}),
+            "output": str(self.run / "engines.log").replace("%", "%%"),
+        }
+
+    def write_batch_script(self, n=1):
+        """Write the job's script."""
+        begin = self.asked.begin or self._default_begin(n)
+        exports = [f"export {name}={shlex.quote(text)}" for name, text in self.get_env().items()]
+        lines = [
+            "#!/bin/bash",
+            *(f"#SBATCH --{name}={shlex.quote(text)}" for name, text in self.options(n).items()),
+            "#SBATCH --no-requeue",
+            "set -e",
+            *self.asked.setup,
+            *exports,
+            f"export PATH={shlex.quote(str(Path(sys.prefix) / 'bin'))}:$PATH",
+            f"{begin} {shlex.join(self.engine_cmd)}",
+        ]
+        self.script.write_text("\n".join(lines) + "\n")
+        self.script.chmod(0o700)
+
+    def _default_begin(self, n: int) -> str:
+        name = mpi.name()
+        if name == "openmpi":
+            return f"{shlex.quote(str(mpi.mpiexec()))} -n {n} --map-by slot"
+        return _BEGIN[name]
+
+    def get_env(self) -> dict[str, str]:
+        """What is set for the ranks."""
+        wanted = mpi.environment()
+        changed = {k: v for k, v in wanted.items() if os.environ.get(k) != v}
+        return {
+            "RINGSIDE_RUN": str(self.run),
+            "RINGSIDE_JOB": self._name,
+            "IPYTHONDIR": str(self.run.parent.parent),
+            **self.cluster_env,
+            "PYTHONUNBUFFERED": "1",
+            "UCX_HANDLE_ERRORS": "none",
+            "UCX_LOG_LEVEL": "error",
+            **changed,
+        }
+
+    def start(self, n: int):
+        """Submit the job; raises ClusterError when Slurm refuses it."""
+        for old in [*self.run.glob("rank-*.*"), self.run / "engines.log"]:
+            old.unlink(missing_ok=True)
+        self._name = f"ringside-{self.cluster_id}-{secrets.token_hex(3)}"
+        self.write_batch_script(n)
+        jobs.note(self.run, self._name)
+        try:
+            said = jobs.ask(*self.find_args(), asked=self.options(n))
+        except ClusterError:
+            jobs.cancel(self.run)
+            raise
+        self.job_id = said.strip().split(";")[0]
+        self.job = jobs.Job(self.job_id, "PENDING")
+        self.notify_start(self.job_id)
+        self._following = asyncio.ensure_future(self._follow())
+        return self.job_id
+
+    async def _follow(self) -> None:
+        """Until the job is over, or a rank of it has ended."""
+        seen, looked = "", 0.0
+        while True:
+            output, now = self.get_output(), time.monotonic()
+            if now - looked > (LOOK_EVERY if output == seen else LOOK_SOON):
+                with suppress(ClusterError):  # it is silent for the moment
+                    self.job = await asyncio.to_thread(jobs.look, self._name)
+                looked, seen = time.monotonic(), output
+            if self.job is None or self.job.over or _TASK_ENDED.search(output):
+                break
+            await asyncio.sleep(TICK)
+        output = self.get_output()
+        self.notify_stop({"exit_code": None, "said": jobs.how_it_ended(self.job, output)})
+
+    async def stop(self):
+        """End the job, and wait a moment until it is over."""
+        if self._following is not None:
+            self._following.cancel()
+        await asyncio.to_thread(jobs.cancel, self.run)
+        self.notify_stop({"exit_code": None, "said": f"job {self.job_id} was ended"})
+
+    def get_output(self, remove=False) -> str:
+        """What the job has written so far."""
+        return files.read(self.run, "engines.log")
