@@ -538,7 +538,7 @@ class Cluster:
         for log, whose in (("engines.log", "engines'"), ("controller.log", "controller's")):
             if tail := files.log_tail(self._run, log):
                 parts.append(f"\nThe {whose} log ends with:\n{tail}")
-        return "".join(parts) or " It left no log."
+        return "".join(parts) or (" It left no log." if self.place is None else "")
 
 
 def _require_directory() -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from ringside import mpi
 from ringside.cfunctions import crash_line
-from ringside.cluster import files
+from ringside.cluster import files, jobs
 
 _ABORT = re.compile(
     r"MPI_ABORT was invoked on rank (\d+).*?Errorcode: (\d+)"
@@ -24,7 +24,8 @@ _OPENMPI_LEFT = re.compile(
     r"due to process rank (\d+) with PID \d+ on node \S+ exiting\s+improperly"
 )
 _SLURM_TASK = re.compile(
-    r"^srun: error: \S+: tasks? (\d+)\S*: (?:Exited with exit code (\d+)|(.+))$", re.MULTILINE
+    r"^srun: error: \S+: tasks? (\d+)\S*: (?:Exited with exit code (\d+)|(?!Terminated)(.+))$",
+    re.MULTILINE,
 )
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
@@ -36,6 +37,7 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     `text` is what mpiexec, or Slurm's srun, wrote, `dead` are the ranks seen gone, in that order,
     `returncode` is mpiexec's own if it ended by itself.
     """
+    text = text.partition(jobs.ENDED)[0]  # what ranks do after that is Slurm's doing
     found = {"rank": dead[0] if dead else None, "signal": None, "exit_code": None, "abort": None}
     if match := _ABORT.search(text):
         found["rank"] = int(match[1] or match[4])

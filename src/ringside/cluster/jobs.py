@@ -34,7 +34,8 @@ _ENDS = {
     "FAILED": "failed",
     "COMPLETED": "has ended",
 }
-# What the nodes write into the job's output when Slurm ends it.
+# What the nodes write into the job's output when Slurm ends it begins with this.
+ENDED = "*** JOB "
 _CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
 _CAUSES = {"TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED"}
 

@@ -35,13 +35,12 @@ SETTINGS = "ringside.toml"
 LOOK_EVERY = 2.0  # seconds between two questions for the job's state
 LOOK_SOON = 0.3  # the same when it has just written something
 TICK = 0.1
-# With Slurm's own PMI for what speaks it; Open MPI's mpiexec has its daemons started by srun.
+# Open MPI's own mpiexec begins its ranks, as Slurm's PMIx need not be there.
 _BEGIN = {
     "mpich": "srun --mpi=pmi2 --kill-on-bad-exit=1",
-    "openmpi": "mpiexec",
     "system": "srun --kill-on-bad-exit=1",
 }
-_TASK_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: ", re.MULTILINE)
+_TASK_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: (?!Terminated)", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -163,14 +162,17 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         """The command that submits the job."""
         return ["sbatch", "--parsable", str(self.script)]
 
+    def per_node(self, n: int) -> int:
+        """How many of n ranks are on a node at most."""
+        return -(-n // self.asked.nodes)
+
     def options(self, n: int) -> dict[str, str]:
         """What the job asks for, by the names of sbatch's options."""
-        per_node = -(-n // self.asked.nodes)
         return {
             "job-name": self._name,
             "ntasks": str(n),
             "nodes": str(self.asked.nodes),
-            "ntasks-per-node": str(per_node),
+            "ntasks-per-node": str(self.per_node(n)),
             "distribution": "block",
             **({"partition": self.asked.partition} if self.asked.partition else {}),
             **({"account": self.asked.account} if self.asked.account else {}),
@@ -196,9 +198,9 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         self.script.chmod(0o700)
 
     def _default_begin(self, n: int) -> str:
-        name = mpi.name()
-        if name == "openmpi":
-            return f"{shlex.quote(str(mpi.mpiexec()))} -n {n} --map-by slot"
+        if (name := mpi.name()) == "openmpi":
+            place = f"ppr:{self.per_node(n)}:node:oversubscribe"
+            return f"{shlex.quote(str(mpi.mpiexec()))} -n {n} --map-by {place}"
         return _BEGIN[name]
 
     def get_env(self) -> dict[str, str]:
@@ -253,7 +255,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         """End the job, and wait a moment until it is over."""
         if self._following is not None:
             self._following.cancel()
-        await asyncio.to_thread(jobs.cancel, self.run)
+        jobs.cancel(self.run)  # in this thread: a process that ends begins no others
         self.notify_stop({"exit_code": None, "said": f"job {self.job_id} was ended"})
 
     def get_output(self, remove=False) -> str:

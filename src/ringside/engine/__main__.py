@@ -4,6 +4,7 @@ Started by mpiexec as `python -m ringside.engine`; where the cluster's files are
 how to reach the controller, comes through the environment.
 """
 
+import ctypes
 import faulthandler
 import json
 import os
@@ -53,7 +54,11 @@ def leave_with_controller(run: Path, rank: int) -> None:
 
     def leave():
         processes.remove(processes.shared_memory([os.getpid()]))
-        os._exit(1)
+        # By the signal, so that srun takes it for no error of the rank's. Python's own way to say
+        # what a signal does is the main thread's alone.
+        default = 0  # SIG_DFL in <signal.h>
+        ctypes.CDLL(None).signal(int(signal.SIGTERM), default)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     def listen():
         beat = heard(run)
@@ -123,6 +128,19 @@ def load_mpi():
     return MPI
 
 
+def forget_shared_memory(MPI) -> None:
+    """Remove the names of what the ranks of a node share, which they keep: srun ends the others of
+    a rank that crashed by SIGKILL, and nobody on their node would remove it."""
+    from ringside import mpi
+    from ringside.watch import scope
+
+    if mpi.name() != "mpich":  # Open MPI's ranks open each other's when they first meet
+        return
+    MPI.COMM_WORLD.Barrier()  # all have opened it
+    processes.remove(processes.shared_memory([os.getpid()]))
+    scope.clear()
+
+
 def refuse_to_finalize():
     """What MPI.Finalize() does in a cell, where it would end MPI for all cells to come."""
     from ringside.engine.tracebacks import LastingRank
@@ -153,6 +171,8 @@ def main() -> None:
     # they are ended before the answer comes, it falls over and never says how the rank died.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
+    if "RINGSIDE_JOB" in os.environ:
+        forget_shared_memory(MPI)
     # Nobody attaches a debugger to a rank, and it would cost each of them 29 MB.
     sys.modules["debugpy"] = None
     from ipyparallel.engine import app as stock

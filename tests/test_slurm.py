@@ -1,0 +1,357 @@
+"""Ranks as a job of Slurm: on four nodes that share a home, and neither memory nor processes."""
+
+import json
+import os
+import queue
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+from slurm import nodes
+
+from ringside import ROOT, mpi
+from ringside.cluster.slurm import LOOK_EVERY
+
+if lacking := nodes.missing():
+    pytest.skip(
+        f"NOT RUN: the tests of Slurm, as {', '.join(lacking)} is missing. {nodes.INSTALL}",
+        allow_module_level=True,
+    )
+
+# Open MPI's ranks never sleep while they wait: more of them than cores take minutes.
+RANKS = 8 if mpi.name() == "mpich" else 4
+LIMIT = 120.0  # seconds for anything that starts ranks on a busy machine
+CELL = 60.0  # seconds for anything else
+TOLD = 5.0  # seconds in which the end of a job is told
+SETTINGS = """
+[cluster]
+launcher = "slurm"
+nodes = 4
+partition = "main"
+account = "course"
+time = "00:20:00"
+setup = ["export COURSE='MPI in {braces} and $HOME'"]
+"""
+SETUP = """
+import os, socket, time
+import numpy as np
+from mpi4py import MPI
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+"""
+# What the job has set in which the notebook may itself run: none of it is for the ranks' job.
+ANOTHER_JOB = {
+    "SLURM_JOB_ID": "4711",
+    "SLURM_JOBID": "4711",
+    "SLURM_NTASKS": "1",
+    "SLURM_NNODES": "1",
+    "SLURM_NODELIST": "elsewhere",
+    "SBATCH_PARTITION": "nowhere",
+}
+
+
+class Notebook:
+    """A notebook's process on the login node."""
+
+    def __init__(self, slurm: nodes.Slurm, **variables: str):
+        self.slurm = slurm
+        path = f"{Path(sys.prefix) / 'bin'}:{os.environ['PATH']}"
+        self.process = subprocess.Popen(
+            slurm.command(sys.executable, str(ROOT / "tests" / "slurm" / "login.py")),
+            env=slurm.environment()
+            | {"IPYTHONDIR": str(slurm.home / "ipython"), "IPP_NONINTERACTIVE": "0", "PATH": path}
+            | variables,
+            cwd=slurm.home,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self._lines = queue.Queue()
+        threading.Thread(target=self._read, daemon=True).start()
+        self.pid = int(self._lines.get(timeout=CELL))
+        self.run("import ringside")
+
+    def _read(self) -> None:
+        for line in self.process.stdout:
+            self._lines.put(line)
+
+    def send(self, cell: str) -> None:
+        """Have a cell run."""
+        self.process.stdin.write(json.dumps(cell) + "\n")
+        self.process.stdin.flush()
+
+    def answer(self, limit: float) -> dict:
+        """What it did."""
+        return json.loads(self._lines.get(timeout=limit))
+
+    def run(self, cell: str, limit: float = CELL, error: str = "") -> dict:
+        """Both; the error's name is as expected."""
+        self.send(cell)
+        answer = self.answer(limit)
+        assert answer["error"] == error, answer
+        return answer
+
+    def start(self, n: int = RANKS) -> dict:
+        """Ranks that are ready, with MPI imported."""
+        shown = self.run(f"cluster = ringside.start({n}, timeout={LIMIT})", LIMIT + CELL)
+        self.run("%%px\n" + SETUP)
+        return shown
+
+    def signal(self, name: str) -> None:
+        """Send its process a signal."""
+        self.slurm.said("kill", f"-{name}", str(self.pid))
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    home = tmp_path_factory.mktemp("home")
+    with nodes.running(home) as slurm:
+        (home / "ringside.toml").write_text(SETTINGS)
+        yield slurm
+
+
+@pytest.fixture(scope="module")
+def notebook(slurm):
+    notebook = Notebook(slurm, **ANOTHER_JOB)
+    yield notebook
+    notebook.process.stdin.close()
+    notebook.process.wait(CELL)
+    assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)
+    assert wait_for(lambda: not left(slurm), CELL), left(slurm)
+
+
+def wait_for(condition, seconds: float) -> bool:
+    """Whether the condition comes true in time."""
+    deadline = time.monotonic() + seconds
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.1)
+    return True
+
+
+def jobs(slurm) -> str:
+    """The jobs that are not over."""
+    return slurm.said("squeue", "--noheader", "--format=%i %T %j")
+
+
+def left(slurm) -> list[str]:
+    """What is on the nodes of ranks: processes and shared memory."""
+    found = []
+    for node in slurm.nodes:
+        text = slurm.said("sh", "-c", "ps axo args; ls /dev/shm", node=node)
+        found += [f"{node}: {line}" for line in text.splitlines() if "ringside.engine" in line]
+        found += [
+            f"{node}: {line}" for line in text.splitlines() if "_shm_" in line or "sm_" in line
+        ]
+    return found
+
+
+# ---------------------------------------------------------------- starting
+
+
+def test_ranks_come_in_order_over_the_nodes(notebook):
+    shown = notebook.start()
+    assert "job " in shown["shown"] and "job.sh" in shown["shown"]
+    notebook.run("%%px\nplace = rank, socket.gethostname(), int(os.environ['SLURM_NODEID'])")
+    each = RANKS // 4
+    places = [[rank, f"n{rank // each + 1}", rank // each] for rank in range(RANKS)]
+    assert notebook.run("cluster.view['place']")["value"] == places
+    assert notebook.run("cluster.client.ids")["value"] == list(range(RANKS))
+    setup = f"MPI in {{braces}} and {'$HOME'}"
+    notebook.run("%%px\ncourse = os.environ['COURSE']")
+    assert notebook.run("cluster.view['course']")["value"] == [setup] * RANKS
+    assert notebook.run("cluster.cores()")["value"] == f"{RANKS} ranks on 4 nodes."
+
+
+def test_the_script_is_shown_and_asks_for_what_was_asked(notebook):
+    notebook.start()
+    script = notebook.run("cluster.script()")["value"]
+    for option in (
+        f"--ntasks={RANKS}",
+        "--nodes=4",
+        "--partition=main",
+        "--account=course",
+        "--time=00:20:00",
+    ):
+        assert f"#SBATCH {option}\n" in script
+    lines = script.splitlines()
+    assert lines[0] == "#!/bin/bash"
+    # Whatever fails before the ranks begin ends the job.
+    assert lines.index("set -e") < lines.index("export COURSE='MPI in {braces} and $HOME'")
+    assert lines[-1].endswith("-m ringside.engine")
+
+
+def test_what_the_nodes_reach_is_encrypted_and_the_users_own(notebook, slurm):
+    notebook.start()
+    security = slurm.home / "ipython" / "profile_ringside" / "security"
+    files = list(security.glob("ipcontroller-*.json"))
+    assert len(files) == 2
+    for file in files:
+        assert file.stat().st_mode & 0o077 == 0
+        known = json.loads(file.read_text())
+        assert known["curve_serverkey"]
+        assert "127.0.0.1" not in known["interface"] and "*" not in known["interface"]
+
+
+# ---------------------------------------------------------------- cells
+
+
+def test_a_deadlock_over_nodes_is_judged_and_drained(notebook):
+    notebook.start()
+    notebook.run("%%px\nkept = rank * 10; array = np.zeros(5_000_000)")
+    ring = "%%px\ncomm.Send(array, (rank + 1) % size)\ncomm.Recv(array, (rank - 1) % size)"
+    stuck = notebook.run(ring, error="Deadlock")
+    cycle = " -> ".join(str(rank % RANKS) for rank in range(RANKS + 1))
+    assert f"{cycle}, each waits for the next" in stuck["text"]
+    notebook.run(
+        "%%px\nrequest = comm.Isend(array + kept, (rank + 1) % size)\n"
+        "comm.Recv(array, (rank - 1) % size); request.Wait(); got = float(array[0])"
+    )
+    expected = [(rank - 1) % RANKS * 10.0 for rank in range(RANKS)]
+    assert notebook.run("cluster.view['got']")["value"] == expected
+
+
+def test_ranks_that_nobody_can_help_are_freed(notebook):
+    notebook.start()
+    stuck = notebook.run("%%px --targets 0\ncomm.recv(source=size - 1)", error="Deadlock")
+    assert f"Rank 0 waits for rank {RANKS - 1}, where no cell runs" in stuck["text"]
+
+
+def test_stop_ends_an_endless_loop_on_all_nodes(notebook):
+    notebook.start()
+    notebook.run("%%px\nbefore = 7")
+    notebook.send("%%px\nopen(f'looping-{rank}', 'w').close()\nwhile True: time.sleep(0.01)")
+    home = notebook.slurm.home
+    assert wait_for(lambda: len(list(home.glob("looping-*"))) == RANKS, CELL)
+    notebook.signal("INT")
+    assert notebook.answer(CELL)["error"] == "Stopped"
+    assert notebook.run("cluster.view['before']")["value"] == [7] * RANKS
+
+
+def test_c_of_a_cell_runs_on_all_nodes(notebook):
+    notebook.start()
+    notebook.run(
+        "%%c\n#include <mpi.h>\n"
+        "int shift(MPI_Comm comm, double *from, double *to) {\n"
+        "    int rank, size;\n"
+        "    MPI_Comm_rank(comm, &rank);\n"
+        "    MPI_Comm_size(comm, &size);\n"
+        "    return MPI_Sendrecv(from, 1, MPI_DOUBLE, (rank + 1) % size, 0, to, 1, MPI_DOUBLE,\n"
+        "                        (rank + size - 1) % size, 0, comm, MPI_STATUS_IGNORE);\n"
+        "}\n"
+    )
+    notebook.run(
+        "%%px\nto = np.zeros(1); shift(comm, np.array([float(rank)]), to); c = float(to[0])"
+    )
+    assert notebook.run("cluster.view['c']")["value"] == [(r - 1) % RANKS for r in range(RANKS)]
+
+
+def test_the_network_lens_is_refused_by_name(notebook):
+    notebook.start()
+    refused = notebook.run("cluster.network(1e-3)", error="ClusterError")
+    assert "these are on 4 nodes" in refused["text"]
+
+
+# ---------------------------------------------------------------- ends
+
+
+def test_a_rank_that_crashed_is_named_with_its_line(notebook, slurm):
+    notebook.start()
+    died = notebook.run(
+        "%%px\nimport ctypes\nif rank == 2:\n    ctypes.string_at(0)\ncomm.Barrier()",
+        error="RankDied",
+    )
+    assert "rank 2 died (signal 11, Segmentation fault, in line 3 of the cell)" in died["text"]
+    assert "asks for another job" in died["text"]
+    assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)
+    assert wait_for(lambda: not left(slurm), CELL), left(slurm)
+
+
+def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook, slurm):
+    notebook.start(4)
+    marker = slurm.home / "at-work"
+    notebook.send(f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\ncomm.recv(source=0)")
+    assert wait_for(marker.exists, CELL)
+    [job] = {line.split()[0] for line in jobs(slurm).splitlines()}
+    slurm.said("scancel", job)
+    begun = time.monotonic()
+    told = notebook.answer(CELL)
+    assert time.monotonic() - begun < TOLD
+    assert told["error"] == "RankDied", told
+    assert f"job {job} was cancelled (scancel)" in told["text"]
+    assert "asks for another job" in told["text"]
+    assert "was cancelled" in notebook.run("cluster.view['rank']", error="ClusterError")["text"]
+    notebook.start(4)
+    assert notebook.run("cluster.view['size']")["value"] == [4] * 4
+
+
+def test_restart_gives_the_ranks_of_another_job(notebook, slurm):
+    notebook.start(4)
+    notebook.run("%%px\njob = os.environ['SLURM_JOB_ID']")
+    before = notebook.run("cluster.view['job']")["value"]
+    notebook.run("cluster.restart()", LIMIT)
+    notebook.run("%%px\nimport os; job = os.environ['SLURM_JOB_ID']")
+    after = notebook.run("cluster.view['job']")["value"]
+    assert len(set(after)) == 1 and not set(before) & set(after)
+    assert wait_for(lambda: len(jobs(slurm).splitlines()) == 1, CELL), jobs(slurm)
+
+
+def test_nothing_is_left_when_the_notebook_is_killed(slurm):
+    notebook = Notebook(slurm)
+    others = set(jobs(slurm).splitlines())
+    notebook.start(4)
+    run = Path(notebook.run("str(cluster._run)")["value"])
+    [mine] = set(jobs(slurm).splitlines()) - others
+    notebook.signal("KILL")
+    notebook.process.wait(CELL)
+    assert wait_for(lambda: mine.split()[0] not in jobs(slurm), CELL), jobs(slurm)
+    assert wait_for(lambda: not run.exists(), CELL)
+
+
+# ---------------------------------------------------------------- what does not start
+
+
+def test_what_slurm_refuses_is_told_in_its_words(slurm):
+    notebook = Notebook(slurm)
+    refused = notebook.run(f"ringside.start({RANKS}, partition='nowhere')", error="ClusterError")
+    assert "invalid partition specified: nowhere" in refused["text"]
+    impossible = notebook.run("ringside.start(4, nodes=40)", error="ValueError")
+    assert "4 ranks cannot be on 40 nodes" in impossible["text"]
+    assert jobs(slurm).count("login") == jobs(slurm).count(" RUNNING ")
+    notebook.process.stdin.close()
+    notebook.process.wait(CELL)
+
+
+def test_a_setup_that_fails_is_shown_at_once(slurm):
+    notebook = Notebook(slurm)
+    setup = ["echo loading the compiler", "module_that_is_not_there gcc"]
+    failed = notebook.run(f"ringside.start(4, setup={setup}, timeout=600)", error="ClusterError")
+    assert "failed while the ranks were starting" in failed["text"]
+    assert "loading the compiler" in failed["text"]
+    assert "module_that_is_not_there: command not found" in failed["text"]
+    notebook.process.stdin.close()
+    notebook.process.wait(CELL)
+
+
+def test_a_job_that_waits_says_why_and_is_not_left_in_the_queue(slurm):
+    notebook = Notebook(slurm)
+    before = jobs(slurm)
+    slurm.said("scontrol", "update", "nodename=n4", "state=drain", "reason=cleaning")
+    try:
+        notebook.send("ringside.start(4)")
+        assert wait_for(lambda: "PENDING" in jobs(slurm), CELL), jobs(slurm)
+        time.sleep(2 * LOOK_EVERY)  # for the notebook to ask
+        notebook.signal("INT")
+        late = notebook.answer(CELL)
+    finally:
+        slurm.said("scontrol", "update", "nodename=n4", "state=resume")
+    assert late["error"] == "Interrupted", late
+    assert "0 ready; job" in late["shown"] and "is pending (" in late["shown"]
+    assert "DRAINED" in late["shown"]
+    assert wait_for(lambda: jobs(slurm) == before, CELL), jobs(slurm)
+    notebook.process.stdin.close()
+    notebook.process.wait(CELL)
