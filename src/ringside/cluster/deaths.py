@@ -28,6 +28,7 @@ _SLURM_TASK = re.compile(
     re.MULTILINE,
 )
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+_CRASH = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
 
 
@@ -69,8 +70,19 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     elif mpi.name() == "mpich" and returncode:
         # Only MPI_Abort makes this mpiexec end everything; its message is lost with the rank.
         found["rank"], found["abort"] = None, returncode
+    if found["rank"] is None and found["abort"] is None:
+        found["rank"], found["signal"] = _crashed(run)
     found["where"] = "" if found["rank"] is None else crash_site(run, found["rank"])
     return found
+
+
+def _crashed(run: Path) -> tuple[int | None, int | None]:
+    """The rank that says in its fault log that it crashed, and by which signal: where its launcher
+    has not told, or not yet."""
+    for log in sorted(run.glob("rank-*.fault"), key=lambda log: log.stat().st_mtime):
+        if crash := _CRASH.search(files.read(run, log.name)):
+            return int(log.stem.partition("-")[2]), _SIGNALS.get(crash[1])
+    return None, None
 
 
 def crash_site(run: Path, rank: int) -> str:
