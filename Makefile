@@ -11,8 +11,10 @@ ifeq ($(MPI),mpich)
 VENV := .venv
 else ifeq ($(MPI),openmpi)
 VENV := .venv-openmpi
+else ifeq ($(MPI),system)
+VENV := .venv-system
 else
-$(error MPI=$(MPI) is not known here: say MPI=mpich or MPI=openmpi)
+$(error MPI=$(MPI) is not known here: say MPI=mpich, MPI=openmpi or MPI=system)
 endif
 
 PY := $(VENV)/bin/python
@@ -20,10 +22,14 @@ PY := $(VENV)/bin/python
 INSIDE := PATH="$$PWD/$(VENV)/bin:$$PATH"
 
 # What a shell may have set for another Python or another MPI, and would lead astray here.
-unexport PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE VIRTUAL_ENV CONDA_PREFIX LD_LIBRARY_PATH DYLD_LIBRARY_PATH
-unexport OPAL_PREFIX PRTE_PREFIX PMIX_PREFIX MPI4PY_MPIABI MPI4PY_LIBMPI JUPYTER_PATH
+unexport PYTHONHOME PYTHONPATH PYTHONDONTWRITEBYTECODE VIRTUAL_ENV CONDA_PREFIX
+unexport MPI4PY_MPIABI MPI4PY_LIBMPI JUPYTER_PATH
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_CONSTRAINT UV_PYTHON UV_SYSTEM_PYTHON UV_TARGET
 unexport UV_PREFIX UV_CONSTRAINT UV_OVERRIDE
+# The system's MPI may need these: a cluster's modules set them.
+ifneq ($(MPI),system)
+unexport LD_LIBRARY_PATH DYLD_LIBRARY_PATH OPAL_PREFIX PRTE_PREFIX PMIX_PREFIX
+endif
 # The kernel "Python 3" is the environment's, whatever lies in the user's own Jupyter folders.
 export JUPYTER_PREFER_ENV_PATH := 1
 
@@ -43,11 +49,12 @@ help:
 	@echo "make kernels  the C library and the scope only  (V=1: whole commands)"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
-	@echo "make clean    remove both environments and everything built"
+	@echo "make clean    remove the environments and everything built"
 	@echo
 	@echo "$(PY) -m ringside run -n 4 PROGRAM: the scope for a program of your own (--help)"
 	@echo
 	@echo "With MPI=openmpi each of them works on Open MPI instead of MPICH."
+	@echo "With MPI=system, on the MPI whose mpicc and mpiexec are on the PATH."
 	@echo "With PYTHON=python3.12 the environment is made from that Python."
 
 # Of the server's log only errors are shown, and the address, which stays the last line.
@@ -129,7 +136,8 @@ lock: env
 	$(COMPILE) --group openmpi -o requirements-openmpi.txt
 
 clean:
-	rm -rf .venv .venv-openmpi kernels/build kernels/bin .pytest_cache .ruff_cache __pycache__
+	rm -rf .venv .venv-openmpi .venv-system kernels/build kernels/bin
+	rm -rf .pytest_cache .ruff_cache __pycache__
 	find src tests bench notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
 	    -exec rm -rf {} +
 

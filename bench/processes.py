@@ -83,7 +83,7 @@ def compiled(directory: Path, name: str, *options) -> Path:
     """A C program of this folder, compiled as kernels/Makefile compiles."""
     source, program = Path(__file__).parent / name, directory / Path(name).stem
     prefix = Path(sys.prefix)
-    command = ["mpicc"]
+    command = [mpi.mpicc()]
     libraries = ["-ldl"]
     if (prefix / "include" / "mpi.h").exists():
         command = [os.environ.get("CC", "cc"), "-isystem", prefix / "include"]

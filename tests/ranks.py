@@ -55,16 +55,11 @@ def faulty(faults: Path, fault: str, n: int, *command, calls: int = 0):
     return mpirun(n, "env", *front, *command)
 
 
-def mpicc() -> str:
-    own = Path(sys.prefix) / "bin" / "mpicc"
-    return str(own) if mpi.name() != "system" else "mpicc"
-
-
 def compiled(directory: Path, source: Path, *options: str) -> Path:
     """A program in C built for this environment's MPI as kernels/Makefile builds; its path."""
     program = directory / source.stem
     prefix = Path(sys.prefix)
-    command, libraries = [mpicc()], []
+    command, libraries = [mpi.mpicc()], []
     if mpi.name() != "system":
         command = [os.environ.get("CC", "cc"), "-isystem", prefix / "include"]
         libraries = [f"-L{prefix}/lib", f"-Wl,-rpath,{prefix}/lib", "-Wl,--disable-new-dtags"]
@@ -78,7 +73,7 @@ def compiled(directory: Path, source: Path, *options: str) -> Path:
 
 def make(directory: Path, target: str, **variables: str) -> Path:
     """Build one target of a kernels' directory for this environment's MPI; its path."""
-    settings = {"MPI": mpi.name(), "MPICC": mpicc()} | variables
+    settings = {"MPI": mpi.name(), "MPICC": str(mpi.mpicc())} | variables
     target = f"build/{mpi.name()}/{target}"
     command = ["make", "-C", directory, target, *(f"{k}={v}" for k, v in settings.items())]
     built = subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)

@@ -22,7 +22,7 @@ ROOM = 2e6  # bytes a rank may have grown by
 # Open MPI the communicator that is given up, some 10 kB a break.
 KEPT = (
     {"unlike roots": 5e6}
-    if mpi.name() == "mpich"
+    if mpi.kind() == "mpich"
     else {"unlike roots": 1e6, "unlike collectives": 1e6}
 )
 

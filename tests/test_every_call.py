@@ -42,7 +42,7 @@ def run(program: Path, directory: Path, n: int, init: str, scope: bool) -> list[
     Open MPI (5.0) crashes or hangs now and then in its file calls and where groups make a
     communicator, as soon as any other thread asks for messages: with it, the best of three.
     """
-    for _ in range(2 if scope and mpi.name() == "openmpi" else 0):
+    for _ in range(2 if scope and mpi.kind() == "openmpi" else 0):
         with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):
             return run_once(program, directory, n, init, scope)
     return run_once(program, directory, n, init, scope)

@@ -131,7 +131,7 @@ for method in ("sendrecv", "neighbor_alltoall_init"):
     )
     for told in python(2, tmp_path, program):
         assert re.fullmatch(rf"None\n2\n({words})\n2\n", told)
-        if mpi.name() == "mpich":
+        if mpi.kind() == "mpich":
             assert told == "None\n2\nNone\n2\n"
 
 

@@ -12,7 +12,6 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from ranks import mpicc
 
 from ringside import mpi, processes
 from ringside.__main__ import main
@@ -123,7 +122,7 @@ def compile_c(text: str, path: Path, *options: str) -> Path:
     """With the environment's plain mpicc, as for any program."""
     source = path.with_suffix(".c")
     source.write_text(text)
-    subprocess.run([mpicc(), "-g", source, "-o", path, *options], check=True, timeout=60)
+    subprocess.run([mpi.mpicc(), "-g", source, "-o", path, *options], check=True, timeout=60)
     return path
 
 
@@ -567,7 +566,7 @@ def test_a_file_that_is_no_program(tmp_path, capsys):
 def test_a_program_of_another_mpi_than_mpiexecs_is_refused(program, tmp_path, capsys):
     foreign = {"mpich": "mpiexec (Open MPI) 5.0.0", "openmpi": "HYDRA build details:"}
     other = tmp_path / "mpiexec"
-    other.write_text(f"#!/bin/sh\necho '{foreign[mpi.name()]}'\n")
+    other.write_text(f"#!/bin/sh\necho '{foreign[mpi.kind()]}'\n")
     other.chmod(0o755)
     assert main(["run", "-n", "2", "--mpiexec", str(other), str(program)]) == 2
     said = capsys.readouterr().err

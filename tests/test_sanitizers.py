@@ -29,7 +29,7 @@ MISSING = {
 # Open MPI does not come through MPI_Init with a thread checker in the process, nor does it spawn
 # with an address checker. The scope's code is the same for both libraries.
 CHECKED = [("address", "threads")]
-if mpi.name() != "openmpi":
+if mpi.kind() != "openmpi":
     CHECKED += [("address", "every_call"), ("thread", "threads"), ("thread", "every_call")]
 
 

@@ -593,7 +593,7 @@ CRASHED = "the library crashed"  # what README's Limits say of Open MPI and unli
 
 def may_crash(program):
     """Whether the library may crash in it, without the scope too: unlike collectives meet."""
-    return mpi.name() == "openmpi" and all(end.mismatch for end in truth(program).ends)
+    return mpi.kind() == "openmpi" and all(end.mismatch for end in truth(program).ends)
 
 
 def finish(cluster, batch):

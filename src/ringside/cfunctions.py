@@ -119,7 +119,7 @@ def compile_cell(text: str, directory: Path) -> tuple[Path, str]:
 def _compiler() -> tuple[list[str], list[str]]:
     """The compiler with its MPI, as kernels/Makefile has it; and what to link with."""
     if mpi.name() == "system":
-        return ["mpicc"], ["-lm"]
+        return [str(mpi.mpicc())], ["-lm"]
     prefix = Path(sys.prefix)
     libraries = [f"-L{prefix / 'lib'}", f"-Wl,-rpath,{prefix / 'lib'}"]
     libraries += ["-Wl,--disable-new-dtags", "-lmpi", "-lm", "-ldl"]

@@ -411,7 +411,7 @@ def _library() -> ctypes.CDLL:
         raise FileNotFoundError(
             f"The kernels for the MPI library '{mpi.name()}' are not built ({path} is missing). "
             "Run `make kernels` in the project's folder"
-            + (" with MPI=openmpi." if mpi.name() == "openmpi" else ".")
+            + ("." if mpi.name() == "mpich" else f" with MPI={mpi.name()}.")
         )
     try:
         library = ctypes.CDLL(str(path))  # a CDLL call lets go of the GIL

@@ -97,7 +97,6 @@ def plan(
     launcher = _launcher(mpiexec)
     library = _library(program[0])
     variables = mpi.environment()
-    variables.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")  # as Open MPI 4 calls it
     if mpiexec and "LD_LIBRARY_PATH" in os.environ:
         variables["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]  # theirs, not the wheel's
     variables["RINGSIDE_INSIST"] = "1" if insist else "0"
@@ -174,30 +173,6 @@ def _library(program: str) -> Path | None:
     return _loads(shutil.which(program) or program)
 
 
-def _family(text: str) -> str | None:
-    """Which of the two kinds of MPI, that cannot be mixed, a name or a version is of."""
-    if re.search(r"libmpi\.so\.(20|40)|Open MPI|OpenRTE|PRRTE|prterun|openmpi", text, re.I):
-        return "Open MPI"
-    if re.search(r"libmpich|libmpi\.so\.(0|12)|HYDRA|MPICH|Intel\(R\) MPI|MVAPICH", text, re.I):
-        return "MPICH"
-    return None
-
-
-def _launcher_family(launcher: list[str]) -> str | None:
-    try:
-        said = subprocess.run(
-            [launcher[0], "--version"],
-            capture_output=True,
-            text=True,
-            timeout=30,
-            check=False,
-            env=mpi.environment(),
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    return _family(said.stdout + said.stderr)
-
-
 def _scope(given: str | None, library: Path | None, launcher: list[str], own: bool) -> Path:
     """The scope that was built with the program's MPI library: two libraries do not mix."""
     if given is not None:
@@ -209,19 +184,20 @@ def _scope(given: str | None, library: Path | None, launcher: list[str], own: bo
     built = {path: _loads(path) for path in dict.fromkeys(built) if path.exists()}
     if not built:
         raise RunError(f"the scope is not built: there is no {default}. Run `make kernels` first.")
-    kind = None if own and library is None else _launcher_family(launcher)
+    kind = None if own and library is None else mpi.starts(launcher[0])
     if library is not None:
-        theirs = _family(library.name)
+        theirs = mpi.family(library.name)
         if kind and theirs and kind != theirs:
             raise RunError(
-                f"the program is built with {theirs} ({library}), and {launcher[0]} starts ranks "
-                f"of {kind}. Name the mpiexec that belongs to the program: --mpiexec PATH"
+                f"the program is built with {mpi.FAMILIES[theirs]} ({library}), and {launcher[0]} "
+                f"starts ranks of {mpi.FAMILIES[kind]}. Name the mpiexec that belongs to the "
+                "program: --mpiexec PATH"
             )
         fit = [path for path, loads in built.items() if loads == library]
     elif own:
         fit = [default] if default in built else []
     else:
-        fit = [path for path, loads in built.items() if loads and _family(loads.name) == kind]
+        fit = [path for path, loads in built.items() if loads and mpi.family(loads.name) == kind]
         foreign = [path for path in fit if not _is_wheel(built[path])]
         fit = foreign or fit
     if not fit:

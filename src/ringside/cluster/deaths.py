@@ -67,7 +67,7 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
                 found["signal"] = os.WTERMSIG(status)
             else:
                 found["exit_code"] = os.WEXITSTATUS(status)
-    elif mpi.name() == "mpich" and returncode:
+    elif mpi.kind() == "mpich" and returncode:
         # Only MPI_Abort makes this mpiexec end everything; its message is lost with the rank.
         found["rank"], found["abort"] = None, returncode
     if found["rank"] is None and found["abort"] is None:

@@ -72,7 +72,7 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
         foreign = [*(os.environ.keys() - mpi.environment().keys()), "PYTEST_CURRENT_TEST"]
         foreign += [name for name in os.environ if name.startswith(_BATCH)]
         unset = [word for name in foreign for word in ("-u", name)]
-        return ["env", *unset, str(mpi.mpiexec()), *_OPTIONS.get(mpi.name(), [])]
+        return ["env", *unset, str(mpi.mpiexec()), *_OPTIONS.get(mpi.kind(), [])]
 
     @property
     def program(self):
@@ -92,13 +92,14 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
             "UCX_NET_DEVICES": "lo",
             "UCX_HANDLE_ERRORS": "none",
             "UCX_LOG_LEVEL": "error",
-            "OMPI_MCA_btl": "self,sm",
+            "OMPI_MCA_btl": "self,vader",  # today's sm, by the name that Open MPI 4 knows too
         }
         # UCX keeps 2 MB in each rank for a second kind of shared memory beside the one it uses.
         variables.setdefault("UCX_TLS", "^sysv")
         if len(os.sched_getaffinity(0)) < 64:
             # Ranks outnumber cores on a laptop: bound ones would share a core while others idle.
             variables.setdefault("PRTE_MCA_hwloc_default_binding_policy", "none")
+            variables.setdefault("OMPI_MCA_hwloc_base_binding_policy", "none")  # Open MPI 4
         return variables
 
     def start(self, n: int):

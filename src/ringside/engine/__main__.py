@@ -15,7 +15,7 @@ import threading
 import time
 from pathlib import Path
 
-from ringside import processes
+from ringside import mpi, processes
 from ringside.cluster import files
 from ringside.errors import PREFIX
 
@@ -117,8 +117,9 @@ def load_mpi():
     except OSError as error:
         sys.exit(f"{PREFIX} the scope library did not load ({error}). Build it: make kernels")
     try:
+        refuse_mixture()
         from mpi4py import MPI
-    except (ImportError, RuntimeError) as error:
+    except (ImportError, OSError, RuntimeError) as error:
         sys.exit(
             f"{PREFIX} mpi4py did not start ({error}). Its MPI library must be the one of this "
             f"environment ({sys.prefix}): set the environment up again with make"
@@ -131,14 +132,30 @@ def load_mpi():
 def forget_shared_memory(MPI) -> None:
     """Remove the names of what the ranks of a node share, which they keep: srun ends the others of
     a rank that crashed by SIGKILL, and nobody on their node would remove it."""
-    from ringside import mpi
     from ringside.watch import scope
 
-    if mpi.name() != "mpich":  # Open MPI's ranks open each other's when they first meet
+    if mpi.kind() != "mpich":  # Open MPI's ranks open each other's when they first meet
         return
     MPI.COMM_WORLD.Barrier()  # all have opened it
     processes.remove(processes.shared_memory([os.getpid()]))
     scope.clear()
+
+
+def refuse_mixture():
+    """Ends the process where mpi4py would bring another MPI library than the scope has brought."""
+    import ctypes
+    from importlib.util import find_spec
+
+    ours = mpi.loaded()
+    if module := find_spec("mpi4py.MPI"):
+        ctypes.CDLL(module.origin)  # loads its library, and begins nothing
+    if theirs := mpi.loaded() - ours:
+        sys.exit(
+            f"{PREFIX} the scope and the kernels are built with {', '.join(sorted(ours))}, and "
+            f"mpi4py loads {', '.join(sorted(theirs))}: two MPI libraries do not work together. "
+            "Build them with the compiler of mpi4py's: make kernels, with the MPI= of this "
+            "environment"
+        )
 
 
 def refuse_to_finalize():

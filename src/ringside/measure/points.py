@@ -149,7 +149,7 @@ def _measured_with(results: Path) -> dict:
 def _conditions(plan: Plan) -> dict:
     """What must not change within one table."""
     chosen = {key: asdict(plan)[key] for key in ("source", "repetitions", "warmup", "settings")}
-    return {"mpi": mpi.name(), "machine": _machine(), **chosen}
+    return {"mpi": mpi.library(), "machine": _machine(), **chosen}
 
 
 def _machine() -> str:
