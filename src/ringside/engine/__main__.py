@@ -134,7 +134,7 @@ def forget_shared_memory(MPI) -> None:
     a rank that crashed by SIGKILL, and nobody on their node would remove it."""
     from ringside.watch import scope
 
-    if mpi.kind() != "mpich":  # Open MPI's ranks open each other's when they first meet
+    if mpi.family(MPI.Get_library_version()) != "mpich":  # Open MPI's ranks open each other's when they first meet
         return
     MPI.COMM_WORLD.Barrier()  # all have opened it
     processes.remove(processes.shared_memory([os.getpid()]))
