@@ -36,10 +36,7 @@ LOOK_EVERY = 2.0  # seconds between two questions for the job's state
 LOOK_SOON = 0.3  # the same when it has just written something
 TICK = 0.1
 # Open MPI's own mpiexec begins its ranks, as Slurm's PMIx need not be there.
-_BEGIN = {
-    "mpich": "srun --mpi=pmi2 --kill-on-bad-exit=1",
-    "system": "srun --kill-on-bad-exit=1",
-}
+_BEGIN = "srun --mpi=pmi2 --kill-on-bad-exit=1"
 _TASK_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: (?!Terminated)", re.MULTILINE)
 
 
@@ -198,10 +195,10 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         self.script.chmod(0o700)
 
     def _default_begin(self, n: int) -> str:
-        if (name := mpi.name()) == "openmpi":
+        if mpi.kind() == "openmpi":
             place = f"ppr:{self.per_node(n)}:node:oversubscribe"
             return f"{shlex.quote(str(mpi.mpiexec()))} -n {n} --map-by {place}"
-        return _BEGIN[name]
+        return _BEGIN
 
     def get_env(self) -> dict[str, str]:
         """What is set for the ranks."""
