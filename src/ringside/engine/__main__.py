@@ -134,7 +134,8 @@ def forget_shared_memory(MPI) -> None:
     a rank that crashed by SIGKILL, and nobody on their node would remove it."""
     from ringside.watch import scope
 
-    if mpi.family(MPI.Get_library_version()) != "mpich":  # Open MPI's ranks open each other's when they first meet
+    # Open MPI's ranks open each other's only when they first meet.
+    if mpi.family(MPI.Get_library_version()) != "mpich":
         return
     MPI.COMM_WORLD.Barrier()  # all have opened it
     processes.remove(processes.shared_memory([os.getpid()]))
