@@ -9,10 +9,12 @@
 struct comm *scope_comm(MPI_Comm handle) {
     if (handle == MPI_COMM_NULL)
         return NULL;
+    if (scope.n_comms > 0 && scope.comms[0]->handle == handle)
+        return scope.comms[0];
     for (int i = scope.n_comms - 1; i > 0; i--)
         if (scope.comms[i]->handle == handle)
             return scope.comms[i];
-    return scope.n_comms > 0 && scope.comms[0]->handle == handle ? scope.comms[0] : NULL;
+    return NULL;
 }
 
 int scope_peer(const struct comm *c, int rank) {
@@ -128,8 +130,8 @@ static int agree_on_number(struct comm *c) {
         c->number = c->handle == MPI_COMM_WORLD ? 0 : new_number();
     if (!c->remote)
         return PMPI_Bcast(&c->number, 1, MPI_INT, 0, c->shadow);
-    MPI_Comm merged;
-    int err = PMPI_Intercomm_merge(c->shadow, 0, &merged);
+    MPI_Comm merged; /* where both say the same, MPICH (5.0) hangs on one that was split off */
+    int err = PMPI_Intercomm_merge(c->shadow, c->world[0] > c->world[c->size], &merged);
     if (err)
         return err;
     if (c->rank != 0)
@@ -355,8 +357,10 @@ struct keyval {
     MPI_Comm_delete_attr_function *delete;
     void *state;
     struct keyval *next;
+    atomic_int id;
 };
 
+static _Atomic(struct keyval *) keyvals; /* an attribute may outlive its keyval: all are kept */
 static _Thread_local bool for_shadow;
 
 static int copy_attribute(MPI_Comm comm, int keyval, void *of, void *in, void *out, int *flag) {
@@ -374,17 +378,37 @@ static int delete_attribute(MPI_Comm comm, int keyval, void *value, void *of) {
     return k->delete(comm, keyval, value, k->state);
 }
 
-/* Each has to live as long as any attribute does, which nobody tells: all are kept. */
 int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *delete,
                            int *keyval, void *state) {
-    static _Atomic(struct keyval *) kept;
     struct keyval *k = malloc(sizeof *k);
     if (!k)
         return PMPI_Comm_create_keyval(copy, delete, keyval, state);
-    *k = (struct keyval){copy, delete, state, atomic_load(&kept)};
-    while (!atomic_compare_exchange_weak(&kept, &k->next, k))
+    *k = (struct keyval){.copy = copy, .delete = delete, .state = state};
+    const int err = PMPI_Comm_create_keyval(copy_attribute, delete_attribute, keyval, k);
+    atomic_store(&k->id, err ? MPI_KEYVAL_INVALID : *keyval);
+    k->next = atomic_load(&keyvals);
+    while (!atomic_compare_exchange_weak(&keyvals, &k->next, k))
         ; /* k->next is the newest by now */
-    return PMPI_Comm_create_keyval(copy_attribute, delete_attribute, keyval, k);
+    return err;
+}
+
+/* As freeing it would. Of a keyval that was freed the library may know no more: no error is raised,
+ * and its attribute goes with the communicator. */
+static int delete_attributes(MPI_Comm comm) {
+    MPI_Errhandler before;
+    int err = MPI_SUCCESS;
+    PMPI_Comm_get_errhandler(comm, &before);
+    PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    for (const struct keyval *k = atomic_load(&keyvals); k && !err; k = k->next) {
+        void *value;
+        int found = 0;
+        if (k->id != MPI_KEYVAL_INVALID &&
+            PMPI_Comm_get_attr(comm, k->id, &value, &found) == MPI_SUCCESS && found)
+            err = PMPI_Comm_delete_attr(comm, k->id);
+    }
+    PMPI_Comm_set_errhandler(comm, before);
+    PMPI_Errhandler_free(&before);
+    return err;
 }
 
 /* A nonblocking duplicate. The library's own, once begun, cannot be left: so the ranks meet first,
@@ -677,47 +701,87 @@ int MPI_Intercomm_create(MPI_Comm comm, int leader, MPI_Comm peers, int remote, 
 
 /* ---- freeing them ---- */
 
-/* Others may be stuck in a collective on a communicator that this rank frees. What they have sent
- * for it would meet the next communicator that gets its place: Open MPI (5.0) aborts. So its shadow
- * stays for a while, longer when a break finds them there (drain.c). Returns the one that goes. */
-static MPI_Comm linger(const struct comm *c) {
-    struct freed *place = &scope.freed[scope.n_freed % FREED];
-    const MPI_Comm oldest = scope.n_freed++ < FREED ? MPI_COMM_NULL : place->shadow;
-    *place = (struct freed){.shadow = c->shadow, .number = c->number};
-    return oldest;
+/* Others may yet be in a call on a communicator that this rank frees, and what they have sent there
+ * would meet the next one that gets its place: Open MPI (5.0) aborts, MPICH (5.0) hands it over. So
+ * it is gone for the program, with its attributes, and stays for the library until LINGERING more
+ * have gone and nothing is open on it; for good, when a break finds others stuck there (drain.c). */
+enum { LINGERING = 16 };
+
+static bool has_open(const struct comm *c) {
+    for (const struct op *op = scope_first(); op; op = scope_next(op))
+        if ((op->comm == c || op->under == c) && (op->persistent || (op->active && !op->counted)))
+            return true;
+    return false;
 }
 
-/* In MPI_Finalize, on all ranks. */
-void scope_finish_freed(void) {
-    for (int i = 0; i < FREED && i < scope.n_freed; i++)
-        if (scope.freed[i].shadow != MPI_COMM_NULL)
-            PMPI_Comm_free(&scope.freed[i].shadow);
-    scope.n_freed = 0;
+/* The one that has gone first, of those that may go, if there are too many; else NULL. */
+static struct comm *next_to_go(void) {
+    struct comm *first = NULL;
+    int n = 0;
+    for (int i = 0; i < scope.n_comms; i++) {
+        struct comm *c = scope.comms[i];
+        if (!c->gone || c->spent || c->handle == MPI_COMM_NULL)
+            continue;
+        n++;
+        if ((!first || c->gone < first->gone) && !has_open(c))
+            first = c;
+    }
+    return n > LINGERING ? first : NULL;
 }
 
-/* The library may call back here: attributes hold communicators. What was entered on it stays until
- * it has been compared. */
-static int free_both(struct comm *c, MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
-    MPI_Comm oldest = c->spent ? MPI_COMM_NULL : linger(c);
+/* Lets go of the lock meanwhile. What was entered on it stays until it has been compared. */
+static int free_both(struct comm *c, MPI_Comm *handle, int (*freeing)(MPI_Comm *)) {
+    MPI_Comm shadow = c->shadow;
     c->handle = c->shadow = MPI_COMM_NULL;
+    c->gone = c->gone ? c->gone : ++scope.gone;
     scope_forget_held(c);
     scope_ops_of_comm(c);
     if (c->places == 0)
         scope_comm_remove(c);
     scope_unlock();
-    if (oldest != MPI_COMM_NULL)
-        PMPI_Comm_free(&oldest);
-    const int err = freeing(comm);
+    PMPI_Comm_free(&shadow);
+    const int err = freeing(handle);
     scope_lock();
     return err;
+}
+
+/* The library may call back here: attributes hold communicators. */
+static int let_go(struct comm *c, MPI_Comm *comm) {
+    scope_unlock();
+    const int err = delete_attributes(*comm);
+    scope_lock();
+    if (err)
+        return err;
+    c->gone = ++scope.gone;
+    c->hidden = MPI_KEYVAL_INVALID;
+    *comm = MPI_COMM_NULL;
+    struct comm *old = next_to_go();
+    MPI_Comm handle = old ? old->handle : MPI_COMM_NULL;
+    return old ? free_both(old, &handle, PMPI_Comm_free) : MPI_SUCCESS;
+}
+
+/* In MPI_Finalize, on all ranks. */
+void scope_finish_comms(void) {
+    while (scope.n_comms > 0) {
+        struct comm *c = scope.comms[0];
+        if (c->shadow != MPI_COMM_NULL && !c->spent)
+            PMPI_Comm_free(&c->shadow);
+        if (c->gone && c->handle != MPI_COMM_NULL && !c->spent)
+            PMPI_Comm_free(&c->handle);
+        scope_comm_remove(c);
+    }
 }
 
 /* While the scope steps aside, or in another call's course: it is to be forgotten as well. */
 static int free_unseen(MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
     scope_lock();
     struct comm *c = scope_comm(*comm);
-    const bool known = c && c != WORLD && *comm != MPI_COMM_SELF;
-    const int err = known ? free_both(c, comm, freeing) : MPI_SUCCESS;
+    const bool known = c && c != WORLD && *comm != MPI_COMM_SELF && !c->gone;
+    int err = MPI_SUCCESS;
+    if (known && freeing == PMPI_Comm_free && atomic_load(&scope.on))
+        err = let_go(c, comm);
+    else if (known)
+        err = free_both(c, comm, freeing);
     scope_unlock();
     return known ? err : freeing(comm);
 }
@@ -744,7 +808,7 @@ int MPI_Comm_free(MPI_Comm *comm) {
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
     if (err)
         return scope_end(&call, c, err);
-    return scope_end(&call, WORLD, free_both(c, comm, PMPI_Comm_free));
+    return scope_end(&call, WORLD, let_go(c, comm));
 }
 
 int MPI_Comm_disconnect(MPI_Comm *comm) {

@@ -317,12 +317,8 @@ static bool is_stuck(const struct report *reports, int comm) {
     return false;
 }
 
-/* Shadows that some ranks have freed, with others stuck in them, can neither be renewed nor freed
- * any more: not by those who have, whose own still lingers, nor by the others. */
-static void keep_shadows(const struct report *reports) {
-    for (int i = 0; i < FREED && i < scope.n_freed; i++)
-        if (is_stuck(reports, scope.freed[i].number))
-            scope.freed[i].shadow = MPI_COMM_NULL;
+/* What some ranks have freed, with others stuck in it, can neither be renewed nor freed. */
+static void keep_for_good(const struct report *reports) {
     for (int k = 0; k < scope.n_comms; k++) {
         struct comm *c = scope.comms[k];
         if (c->shadow != MPI_COMM_NULL && !all_have(reports, c) && is_stuck(reports, c->number))
@@ -349,7 +345,8 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next->number)))
+        if (!all_have(reports, next) ||
+            (!unlike && !next->lost && !is_stuck(reports, next->number)))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)
@@ -364,7 +361,9 @@ static int out_of_step(const struct report *reports) {
     for (int k = 0; k < scope.n_comms; k++) {
         const struct comm *c = scope.comms[k];
         bool differ = false;
-        for (int m = 0; m < c->size + c->remote && c->handle != MPI_COMM_NULL; m++) {
+        if (c->handle == MPI_COMM_NULL || c->gone)
+            continue;
+        for (int m = 0; m < c->size + c->remote; m++) {
             const struct record *e = scope_entered(&reports[c->world[m]], c->number);
             differ = differ || (e && e->index != c->entered);
         }
@@ -474,7 +473,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
         scope_free_reports(now);
         now = scope_exchange(true, drain_limit);
         if (now)
-            keep_shadows(now);
+            keep_for_good(now);
         const int fresh = now ? renew_shadows(now, &verdict->mismatch) : -1;
         if (fresh >= 0) {
             renewed = fresh > renewed ? fresh : renewed;

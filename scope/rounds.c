@@ -437,12 +437,7 @@ void scope_finish(void) {
     atomic_store(&scope.ready, false);
     scope_finish_windows();
     scope_finish_files();
-    scope_finish_freed();
-    while (scope.n_comms > 0) {
-        if (scope.comms[0]->shadow != MPI_COMM_NULL && !scope.comms[0]->spent)
-            PMPI_Comm_free(&scope.comms[0]->shadow);
-        scope_comm_remove(scope.comms[0]);
-    }
+    scope_finish_comms();
     scope_finish_tokens();
     scope_free_reports(scope.last);
     scope.last = NULL;

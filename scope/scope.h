@@ -176,7 +176,8 @@ struct comm {
     uint64_t history; /* a hash of all entered up to number `hashed`, for gates */
     int hashed;
     bool lost; /* a break leaves the shadow with what cannot be ended */
-    bool spent; /* the shadow is never freed: others are stuck in it */
+    long long gone; /* the program has freed it, as the how manieth; 0: it has not (comms.c) */
+    bool spent;     /* it is kept for good: others are stuck in it */
     int hidden;       /* a keyval: its attribute holds a duplicate that a library made for itself */
     int released;     /* the number at whose gate a break found this rank let through */
     bool freed;       /* the meeting place of a persistent collective that is no longer there */
@@ -248,14 +249,6 @@ struct thread {
     struct record probe;
 };
 
-/* The shadow of a communicator that the program has freed. */
-struct freed {
-    MPI_Comm shadow;
-    int number;
-};
-
-enum { FREED = 16 };
-
 struct scope {
     pthread_mutex_t lock;
     pthread_cond_t bell;  /* the scope's thread has something to do */
@@ -290,8 +283,7 @@ struct scope {
     struct file *open_files;
     struct comm **comms;
     int n_comms;
-    struct freed freed[FREED]; /* the last ones, where others may yet be (comms.c) */
-    int n_freed;
+    long long gone; /* communicators freed so far */
     atomic_int made; /* communicators, windows and files this rank was first to number */
 
     struct op **ops; /* a hash table */
@@ -339,7 +331,7 @@ struct call {
     int n_probes;
 };
 
-enum begin { FORWARD, GO, LEAVE };
+enum begin { FORWARD, GO, LEAVE, NO_COMM };
 
 /* A call stepped aside costs one look at a flag; only then is its communicator looked up: `c`. */
 #define OBSERVE(name, handle, forward)                             \
@@ -352,6 +344,8 @@ enum begin { FORWARD, GO, LEAVE };
         return forward;                                            \
     case LEAVE:                                                    \
         return scope.code;                                         \
+    case NO_COMM:                                                  \
+        return MPI_ERR_COMM;                                       \
     case GO:                                                       \
         break;                                                     \
     }
@@ -369,7 +363,8 @@ bool scope_trylock(void);
 bool scope_inside(void); /* is this thread in an MPI call, or is it the scope's own? */
 void scope_unlock(void);
 /* How a call begins: FORWARD it as it is (stepped aside, inside another call, on a communicator
- * nobody knows), LEAVE with scope.code (the cell was broken), or GO with the lock held and `c`. */
+ * nobody knows), LEAVE with scope.code (the cell was broken), refuse one that the program has freed,
+ * or GO with the lock held and `c`. */
 enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm **c);
 /* How it ends: lets go of the lock, and reports an error of the scope's own to the program. */
 int scope_end(const struct call *call, const struct comm *comm, int err);
@@ -475,7 +470,7 @@ void scope_finish_idups(const struct comm *c); /* once all ranks are past a gate
 int scope_join_idup(struct comm *c, int index, MPI_Request *request, void **scrap);
 void scope_compared(const struct report *reports);
 int scope_shadow(const struct comm *c, MPI_Comm *shadow);
-void scope_finish_freed(void);
+void scope_finish_comms(void);
 /* A meeting place without a communicator: found by its number, or made. Under the lock. */
 struct comm *scope_meeting(int number, const int *world, int n);
 int scope_new_number(const struct comm *c, int *number); /* collective over it */

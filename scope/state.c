@@ -132,6 +132,11 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         scope_unlock();
         return FORWARD;
     }
+    if ((*c)->gone) { /* by a copy of its handle */
+        scope_unlock();
+        PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_COMM);
+        return NO_COMM;
+    }
     if (scope.raise && !cleans_up(name)) {
         scope.broken = scope.delivered = true;
         scope_unlock();

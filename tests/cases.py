@@ -2648,6 +2648,36 @@ both.Free(); inter.Free(); half.Free()
     "7.6.2: the group that says high comes last",
 )
 communicators.right(
+    "an intercommunicator split",
+    """
+half = comm.Split(rank % 2)
+inter = half.Create_intercomm(0, comm, 1 - rank % 2, tag=3)
+part = inter.Split(half.rank)
+part.Barrier()
+sizes = part.size, part.remote_size
+part.Free(); inter.Free(); half.Free()
+""",
+    "sizes == (1, 1)",
+    "7.4.2: those of one colour in both groups",
+)
+communicators.right(
+    "an attribute that holds a communicator, freed with it",
+    """
+gone = []
+def let_go(of, key, value):
+    gone.append(value.allreduce(1))
+    value.Free()
+key = MPI.Comm.Create_keyval(None, let_go)
+own = comm.Dup()
+own.Set_attr(key, comm.Dup())
+before = len(gone)
+own.Free()
+MPI.Comm.Free_keyval(key)
+""",
+    "before == 0 and gone == [4]",
+    "7.7.2: the callback comes when the communicator is freed, not later",
+)
+communicators.right(
     "Create_from_group",
     """
 other = MPI.Intracomm.Create_from_group(comm.group, "a right case")
@@ -3670,6 +3700,59 @@ errors.error(
     NEXT_BCAST,
     IS_FRESH,
     why="7.4.3: the handle is MPI_COMM_NULL",
+)
+errors.case(
+    "a long message on a communicator that its receiver has freed",
+    "3.5: it waits for a receive that nobody posts; 7.4.3: freeing waits for nobody",
+    Cell(
+        "d = comm.Dup()\nif rank == 0: d.Send(np.zeros(BIG), 1, 5)\nd.Free()", "starved", (0,)
+    ),
+    Cell("d = comm.Dup()\ntotal = d.allreduce(rank)\nd.Free()", check="total == 6"),
+)
+errors.case(
+    "a message left on a communicator that all have freed",
+    "it must not turn up on the next communicator",
+    Cell(
+        "d = comm.Dup()\nif rank == 0: d.send('stale', 1, 5)\nd.Free()\n"
+        "if rank == 1: raise ValueError('enough')",
+        "error",
+        words=("enough",),
+    ),
+    Cell(
+        "d, got = comm.Dup(), 'new'\nif rank == 0: d.send('new', 1, 5)\n"
+        "if rank == 1: got = d.recv(source=0, tag=5)\nd.Free()",
+        check="got == 'new'",
+    ),
+)
+errors.case(
+    "a request on a communicator that was freed",
+    "7.4.3: what is under way goes on, and nobody ends it",
+    Cell(
+        "d, a = comm.Dup(), np.zeros(4)\nq = d.Irecv(a, 1, 5) if rank == 0 else None\nd.Free()\n"
+        "if rank == 0: q.Wait()",
+        "starved",
+        (0,),
+    ),
+)
+errors.case(
+    "a receive completed on a communicator that was freed, then a circle",
+    "7.4.3: what it received is received",
+    Cell(
+        """
+d = comm.Dup()
+if rank == 0:
+    q = d.irecv(source=1, tag=1)
+    d.Free()
+    comm.send(0, 1, 9)
+    q.wait()
+elif rank == 1:
+    comm.recv(source=0, tag=9)
+    d.send('x', 0, 1)
+    d.Free()
+else: d.Free()
+"""
+    ),
+    Cell("if rank < 2: comm.recv(source=1 - rank, tag=1)", "deadlock", (0, 1), cause="circle"),
 )
 errors.case(
     "freed on one rank while the others are in a barrier on it",
