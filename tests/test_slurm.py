@@ -22,7 +22,7 @@ if lacking := nodes.missing():
     )
 
 # Open MPI's ranks never sleep while they wait: more of them than cores take minutes.
-RANKS = 8 if mpi.name() == "mpich" else 4
+RANKS = 8 if mpi.kind() == "mpich" else 4
 LIMIT = 120.0  # seconds for anything that starts ranks on a busy machine
 CELL = 60.0  # seconds for anything else
 TOLD = 5.0  # seconds in which the end of a job is told
