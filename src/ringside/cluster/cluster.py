@@ -599,6 +599,9 @@ def _how(record: dict) -> str:
 def _job_over(record: dict) -> RankDied:
     """What is said of ranks whose job has ended with them."""
     who = f"{_how(record)}, and with it its job" if _by_itself(record) else record["job"]
+    if record["signal"] is not None and not record["where"]:
+        # MPI libraries crash where another node is lost.
+        who += ". No line of a cell is known for it: a node may have been lost (sinfo shows them)"
     text = (
         f"{who}. The ranks' variables are gone. cluster = ringside.start() asks for another job; "
         f"then {_AGAIN}"
