@@ -13,7 +13,16 @@ import numpy as np
 WORK, PASSES = "work", "passes"
 WORK_SECONDS = 0.1
 ALL = (2, 3, 4, 5, 1)  # numbers of ranks, in the order in which they are tried
-LESSONS = ("ring_deadlock", "ring_order", "ring_overlap", "ping_pong", "scaling", "halo", "types")
+MODULES = (
+    "ring_deadlock",
+    "ring_order",
+    "ring_overlap",
+    "ping_pong",
+    "scaling",
+    "job_script",
+    "halo",
+    "types",
+)
 
 
 @dataclass(frozen=True)
@@ -48,7 +57,7 @@ class Exercise:
 def exercises() -> dict[str, Exercise]:
     """All exercises by name, in the order of the lessons."""
     found = {}
-    for lesson in LESSONS:
-        module = import_module(f"ringside.check.exercises.{lesson}")
+    for name in MODULES:
+        module = import_module(f"ringside.check.exercises.{name}")
         found.update({one.name: one for one in module.EXERCISES})
     return found

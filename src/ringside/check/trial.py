@@ -25,7 +25,7 @@ START = 20.0  # and the ranks, to start and to end
 QUIET = 3.0  # seconds of nothing but tests in a loop
 HEARD = 4000  # characters of what the ranks print that are kept
 _COMPLAINT = re.compile(r"error|abort|truncat", re.IGNORECASE)
-_MARK = "RINGSIDE_TRIAL"
+MARK = "RINGSIDE_TRIAL"
 
 
 @dataclass
@@ -126,22 +126,22 @@ class _Heard:
 def _run(folder: Path, ranks: int, insist: bool, heard: _Heard) -> run.Run:
     command = [sys.executable, "-m", "ringside.check.rank", str(folder)]
     plan = run.plan(command, ranks, insist=insist, quiet=QUIET)
-    plan.environment.update({"RINGSIDE_CHECK": "1", _MARK: folder.name})
+    plan.environment.update({"RINGSIDE_CHECK": "1", MARK: folder.name})
     plan.environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
     directory = folder / "run"
     directory.mkdir()
     try:
         followed = run.follow(plan, directory, heard, LIMIT + START)
     finally:
-        processes.kill(_left_behind(folder.name))
+        processes.kill(left_behind(folder.name))
     if followed.interrupted:
         raise KeyboardInterrupt
     return followed
 
 
-def _left_behind(mark: str) -> list[int]:
+def left_behind(mark: str) -> list[int]:
     """Processes that the function started and that outlived its rank."""
-    wanted, found = f"{_MARK}={mark}".encode(), []
+    wanted, found = f"{MARK}={mark}".encode(), []
     for pid in processes.everyone():
         with contextlib.suppress(OSError):  # it has ended, or is another user's
             if wanted in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0"):
