@@ -112,6 +112,7 @@ bench: kernels
 lessons: kernels
 	@IPP_NONINTERACTIVE=1 "$(PY)" -m nbconvert --to notebook --execute --inplace \
 	    --ExecutePreprocessor.timeout=120 --ExecutePreprocessor.record_timing=False \
+	    --ExecutePreprocessor.store_widget_state=False \
 	    --KernelManager.transport_encryption=auto notebooks/[0-9][0-9]-*.ipynb \
 	    notebooks/solutions/*.ipynb
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
 ANSWER = "*Your answer:*"
+PREDICTED = re.compile(r"(\w+) = ringside\.predict\(")
 
 
 @pytest.fixture(params=LESSONS, ids=lambda path: path.stem)
@@ -52,22 +54,35 @@ def test_cells_are_short_and_explained(lesson):
 def test_what_is_to_be_predicted_is_folded_away(lesson):
     """There is a place for the answer; JupyterLab shows what comes when the cell is run, and
     solutions when they are clicked."""
-    asked = solved = answered = False
+    asked, solved, answered = False, False, True
     for cell in json.loads(lesson.read_text())["cells"]:
-        folded = cell["metadata"].get("jupyter", {})
-        if cell["cell_type"] == "markdown":
-            text = "".join(cell["source"])
-            if asked and not answered:
-                assert text == ANSWER, "there is no place for the answer"
-                answered = True
-                continue
-            answered = False
+        text, folded = "".join(cell["source"]), cell["metadata"].get("jupyter", {})
+        if not answered:
+            assert text == ANSWER or PREDICTED.match(text), "there is no place for the answer"
+            assert not folded
+            answered = True
+        elif cell["cell_type"] == "markdown":
             asked, solved = "**Predict" in text, " solution" in text and text.strip()[-1] in ":."
+            answered = not asked
         elif asked and cell["outputs"]:
-            assert folded.get("outputs_hidden"), "".join(cell["source"])
+            assert folded.get("outputs_hidden"), text
         elif solved:
-            assert folded.get("source_hidden"), "".join(cell["source"])
+            assert folded.get("source_hidden"), text
             solved = False
+
+
+def test_what_was_chosen_is_shown_beside_what_came(lesson):
+    """Each question that has answers to choose from: it is readable in the file, which keeps no
+    widget, and its answer comes later."""
+    cells = code_cells(lesson)
+    texts = ["".join(cell["source"]) for cell in cells]
+    asked = {n: found[1] for n, text in enumerate(texts) if (found := PREDICTED.match(text))}
+    assert 1 <= len(asked) <= 3
+    for number, name in asked.items():
+        [output] = cells[number]["outputs"]
+        assert list(output["data"]) == ["text/plain"]
+        assert any(f"{name}.seen(" in text for text in texts[number + 1 :])
+    assert "widgets" not in json.loads(lesson.read_text())["metadata"]
 
 
 def test_no_address_of_this_machine_is_kept(lesson):

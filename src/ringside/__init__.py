@@ -3,7 +3,7 @@
 from importlib import import_module
 from pathlib import Path
 
-__all__ = ["Deadlock", "Mismatch", "RankDied", "Stopped", "Suspected", "start"]
+__all__ = ["Deadlock", "Mismatch", "RankDied", "Stopped", "Suspected", "predict", "start"]
 
 # The checkout: its kernels are built with the MPI library that is there, so no wheel brings them.
 ROOT = Path(__file__).resolve().parents[2]
@@ -15,7 +15,7 @@ if not (ROOT / "kernels").is_dir():
     )
 
 # Engines import this package too and must start quickly: nothing heavy is imported here.
-_HOME = dict.fromkeys(__all__, "errors") | {"start": "cluster"}
+_HOME = dict.fromkeys(__all__, "errors") | {"predict": "prediction", "start": "cluster"}
 # Modules that lessons call by these names.
 _ROOM = {"campaign": "measure", "fit": "measure", "datatype": "watch", "waitfor": "watch"}
 

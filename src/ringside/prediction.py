@@ -1,0 +1,46 @@
+"""A question before a run: the reader's answer is kept until the run has given its own."""
+
+import os
+from collections.abc import Sequence
+
+import ipywidgets
+from IPython.display import display
+
+
+class Prediction:
+    """What a reader expects: `choice`, one of the answers (None: none was chosen)."""
+
+    def __init__(self, question: str, answers: Sequence[str]):
+        self._buttons = ipywidgets.RadioButtons(options=answers, index=None)
+        self._buttons.layout.width = "max-content"
+        self._box = ipywidgets.VBox([ipywidgets.Label(question), self._buttons])
+        self._text = "\n".join([question, *(f"  ( ) {answer}" for answer in answers)])
+
+    @property
+    def choice(self) -> str | None:
+        """The answer that was chosen."""
+        return self._buttons.value
+
+    def show(self) -> None:
+        """Show question and answers beneath the cell: as text where no widget can run."""
+        shown = {"text/plain": self._text}
+        # Where nobody looks on, nobody chooses, and the file keeps no widget that has gone.
+        if not os.environ.get("IPP_NONINTERACTIVE"):
+            shown = self._box._repr_mimebundle_() | shown
+        display(shown, raw=True)
+
+    def seen(self, came: object) -> None:
+        """Print what was said, and what came of the run."""
+        said = "nothing yet" if self.choice is None else self.choice
+        print(f"You said: {said}\nIt was:   {came}")
+
+
+def predict(question: str, answers: Sequence[str]) -> Prediction:
+    """Ask a question before a run, with a few answers to choose from.
+
+    The answer stays in this notebook's kernel; `seen` of what is returned prints it beside what
+    came.
+    """
+    prediction = Prediction(question, answers)
+    prediction.show()
+    return prediction

@@ -1,0 +1,62 @@
+"""A question with answers to choose from: readable without a widget, and shown beside what came."""
+
+import ipywidgets
+import pytest
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
+
+import ringside
+
+VIEW = "application/vnd.jupyter.widget-view+json"
+
+
+@pytest.fixture
+def asked(monkeypatch):
+    """Ask; gives the prediction, and what the cell shows."""
+
+    def ask(interactive=True):
+        monkeypatch.setenv("IPP_NONINTERACTIVE", "" if interactive else "1")
+        InteractiveShell.instance()
+        with capture_output() as shown:
+            prediction = ringside.predict("Which rank ends first?", ["0", "1", "all at once"])
+        [output] = shown.outputs
+        return prediction, output.data
+
+    return ask
+
+
+def buttons(prediction, data: dict) -> ipywidgets.RadioButtons:
+    """What a reader clicks, within what is shown."""
+    assert data[VIEW]["model_id"] == prediction._box.model_id
+    [found] = [one for one in prediction._box.children if isinstance(one, ipywidgets.RadioButtons)]
+    return found
+
+
+@pytest.mark.parametrize("interactive", [True, False])
+def test_the_question_can_be_read_where_no_widget_runs(asked, interactive):
+    _, data = asked(interactive)
+    assert data["text/plain"] == ("Which rank ends first?\n  ( ) 0\n  ( ) 1\n  ( ) all at once")
+    assert (VIEW in data) == interactive
+
+
+def test_nothing_is_chosen_at_first(asked, capsys):
+    prediction, data = asked()
+    assert prediction.choice is None
+    assert buttons(prediction, data).index is None
+    assert buttons(prediction, data).options == ("0", "1", "all at once")
+    prediction.seen("1")
+    assert capsys.readouterr().out == "You said: nothing yet\nIt was:   1\n"
+
+
+def test_what_was_chosen_is_shown_beside_what_came(asked, capsys):
+    prediction, data = asked()
+    buttons(prediction, data).value = "all at once"
+    assert prediction.choice == "all at once"
+    prediction.seen(1)
+    assert capsys.readouterr().out == "You said: all at once\nIt was:   1\n"
+
+
+def test_two_questions_keep_their_own_answers(asked):
+    (first, its_data), (second, _) = asked(), asked()
+    buttons(first, its_data).value = "0"
+    assert (first.choice, second.choice) == ("0", None)
