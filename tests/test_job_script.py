@@ -143,3 +143,12 @@ def test_an_interpreter_that_is_not_there_is_said():
     found = job.run(text, (), 0)
     assert found.status == 127
     assert "#!/bin/bahs: No such file" in found.printed
+
+
+@pytest.mark.parametrize("option", ["-o", "-e"])
+def test_nothing_is_written_beyond_the_folder_of_the_trial(tmp_path, option):
+    text = script(f"{option} {tmp_path}/a-%j.out", body="echo here; echo there >&2; ./ring")
+    found = job.run(text, tuple(slurm.read(text).options.items()), 0)
+    assert found.status == 0
+    assert list(tmp_path.iterdir()) == []
+    assert found.outputs == (() if option == "-o" else ("slurm-4242.out",))

@@ -20,7 +20,7 @@ from ringside.check.slurm import Job
 from ringside.check.trial import MARK, left_behind
 
 LIMIT = 40.0  # seconds for a script, whose program takes a third of one
-TO_END = 2.0  # seconds that what came after the program gets to write its last lines
+TO_END = 2.0  # seconds for what came after the program to write its last lines, and to be ended
 
 
 @dataclass(frozen=True)
@@ -95,36 +95,43 @@ def _run(script: str, job: Job, folder: Path) -> tuple[int | None, bool]:
         MARK: folder.name,
     }
 
-    def opened(name: str):
+    def opened(name: str):  # beyond the folder of the trial nothing is written
         path = work / name
-        return open(path if path.parent.is_dir() else folder / "nowhere", "ab")
+        return open(path if path.parent == work else folder / "nowhere", "a")
 
     errors = job.file("error" if "error" in job.options else "output")
     try:
         with opened(job.file()) as out, opened(errors) as err:
-            process = subprocess.Popen(
-                [spooled],
-                cwd=work,
-                env=environment,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=err,
-                start_new_session=True,
-            )
+            try:
+                process = subprocess.Popen(
+                    [spooled],
+                    cwd=work,
+                    env=environment,
+                    stdin=subprocess.DEVNULL,
+                    stdout=out,
+                    stderr=err,
+                    start_new_session=True,
+                )
+            except OSError as error:  # its interpreter
+                out.write(f"{script.splitlines()[0]}: {error.strerror}")
+                return 127, False
             status = process.wait(LIMIT)
         if not _is_ended(folder):
             return status, bool(left_behind(folder.name))
-        until = time.monotonic() + TO_END
-        while left_behind(folder.name) and time.monotonic() < until:
-            time.sleep(0.02)
+        _wait_for(folder.name)
         return status, False
-    except OSError as error:  # its interpreter
-        (work / job.file()).write_text(f"{script.splitlines()[0]}: {error.strerror}")
-        return 127, False
     except subprocess.TimeoutExpired:
         return None, False
     finally:
-        processes.kill(left_behind(folder.name))
+        _wait_for(folder.name, processes.kill)
+
+
+def _wait_for(mark: str, meanwhile=lambda left: None) -> None:
+    """Until nothing of the script is left, but not for long."""
+    until = time.monotonic() + TO_END
+    while (left := left_behind(mark)) and time.monotonic() < until:
+        meanwhile(left)
+        time.sleep(0.02)
 
 
 def _is_ended(folder: Path) -> bool:

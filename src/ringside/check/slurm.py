@@ -222,7 +222,7 @@ def mpiexec(words: list[str], job: Job) -> Step:
         following = 1 if name in (*_TASKS, *_PER_NODE, *_ONE_MORE) else 2 * (name in _TWO_MORE)
         values = [value] if value else words[:following]
         del words[: 0 if value else following]
-        if name in ("map-by",) and (found := re.match(r"ppr:(\d+):node", (*values, "")[0])):
+        if name == "map-by" and (found := re.match(r"ppr:(\d+):node", (*values, "")[0])):
             name, values = "N", [found[1]]
         if name in (*_TASKS, *_PER_NODE):
             if not values or not values[0].isdecimal() or int(values[0]) == 0:
