@@ -702,9 +702,9 @@ int MPI_Intercomm_create(MPI_Comm comm, int leader, MPI_Comm peers, int remote, 
 /* ---- freeing them ---- */
 
 /* Others may yet be in a call on a communicator that this rank frees, and what they have sent there
- * would meet the next one that gets its place: Open MPI (5.0) aborts, MPICH (5.0) hands it over. So
- * it is gone for the program, with its attributes, and stays for the library until LINGERING more
- * have gone and nothing is open on it; for good, when a break finds others stuck there (drain.c). */
+ * would meet the next one that gets its place: Open MPI (5.0) aborts, MPICH (5.0) hands it over.
+ * So it is gone for the program, with its attributes, and stays for the library until LINGERING
+ * more have gone and nothing is open on it; for good, when a break finds others stuck there. */
 enum { LINGERING = 16 };
 
 static bool has_open(const struct comm *c) {

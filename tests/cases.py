@@ -3704,9 +3704,7 @@ errors.error(
 errors.case(
     "a long message on a communicator that its receiver has freed",
     "3.5: it waits for a receive that nobody posts; 7.4.3: freeing waits for nobody",
-    Cell(
-        "d = comm.Dup()\nif rank == 0: d.Send(np.zeros(BIG), 1, 5)\nd.Free()", "starved", (0,)
-    ),
+    Cell("d = comm.Dup()\nif rank == 0: d.Send(np.zeros(BIG), 1, 5)\nd.Free()", "starved", (0,)),
     Cell("d = comm.Dup()\ntotal = d.allreduce(rank)\nd.Free()", check="total == 6"),
 )
 errors.case(
