@@ -13,7 +13,8 @@ _SWEEP = """\
 A sweep file:
 
   results = "results.csv"      relative to this file
-  source = "mpiexec"           "engines" only from a notebook, see ringside.campaign.run
+  source = "mpiexec"           or "slurm"; "engines" only from a notebook, see
+                               ringside.measure.campaign.run
   repetitions = 100            timed and verified repetitions of a point
   warmup = 1                   repetitions before these, not in the table
   limit = 60                   seconds a point may take; one that takes longer has failed
@@ -24,10 +25,24 @@ A sweep file:
   ranks = [2, 4]
   bytes = [2, 1024]            or { from = 2, to = 16777216, factor = 2 }
   settings = { trips = 1 }     left out: the defaults
+  nodes = [1, 2]               with "slurm": over how many nodes the ranks are spread, evenly ([1])
+
+  [slurm]                      with source = "slurm", and no more than your cluster insists on
+  partition = "short"
+  account = "teaching"
+  constraint = "ib"
+  time = "00:30:00"            of a job; left out: what its points may take at most
+  setup = ["module load gcc"]  lines of the job's script before the first point
+  begin = "srun --mpi=pmi2"    what begins the ranks; left out: what suits the MPI library
+  queue = 4                    jobs in the queue at once
 
 Each point is kept as it is measured, as a file in the folder results.points, with what all of them
 were measured with and which failed; at the end the table is put together from them. A campaign that
-was ended goes on where it stopped when the same command is given again."""
+was ended goes on where it stopped when the same command is given again.
+
+With "slurm" all points of a kernel with the same ranks and nodes are one job; scripts and logs are
+in results.points/jobs. The jobs go on when this command is ended: the same again watches them, and
+with --cancel it cancels them. What a job did not measure, whatever the reason, has failed."""
 
 _REPORT = """\
 A program is a kernel and its variant. All times are seconds, the mean of the middle 80 % of a
@@ -36,7 +51,10 @@ point's repetitions by size.
   performance.csv  mean over the ranks, and max of the slowest rank, per program, ranks and bytes
   scalability.csv  the slowest rank's time T(p), a column for each number of ranks p
   efficiency.csv   T(p0) / T(p), p0 being the least number of ranks measured for that program and
-                   length: every rank has the same work however many there are (weak scaling)"""
+                   length: every rank has the same work however many there are (weak scaling)
+
+Where the table has several numbers of nodes, each of the three has a column for them, and the p0
+ranks are those on the fewest nodes."""
 
 _GRADE = """\
 Of each notebook the cell that defines an exercise's function is judged, as check("...") in the
@@ -98,6 +116,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     one.add_argument("sweep", help="a TOML file, described below")
     one.add_argument("--retry", action="store_true", help="try points that failed once more")
+    one.add_argument("--cancel", action="store_true", help="cancel the campaign's jobs in Slurm")
     one.set_defaults(command=_campaign)
     one = commands.add_parser(
         "report", help="three CSV reports from a table", epilog=_REPORT, formatter_class=raw
@@ -143,9 +162,12 @@ def _run(options) -> int:
 
 
 def _campaign(options) -> int:
-    from ringside.measure.campaign import carry_out
+    from ringside.measure.campaign import cancel, carry_out
     from ringside.measure.sweeps import plan
 
+    if options.cancel:
+        cancel(options.sweep)
+        return DONE
     failed = carry_out(plan(options.sweep), retry=options.retry)
     return SOME_FAILED if failed else DONE
 

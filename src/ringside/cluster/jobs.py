@@ -6,6 +6,7 @@ submitted and taken out when the job is over: whoever ends the cluster finds all
 
 import os
 import re
+import shlex
 import subprocess
 import time
 from collections.abc import Mapping
@@ -13,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
-from ringside import processes
+from ringside import mpi, processes
 from ringside.cluster import files
 from ringside.errors import ClusterError
 
@@ -112,15 +113,50 @@ def ask(*words: str, asked: Mapping[str, str] = MappingProxyType({})) -> str:
 
 def look(name: str) -> Job | None:
     """The job of that name; None: Slurm knows of none. Raises ClusterError when it is silent."""
-    lines = ask(
+    every = _jobs(f"--name={name}")
+    return every[-1][1] if every else None
+
+
+def known(beginning: str) -> list[tuple[str, Job]]:
+    """All jobs whose name begins so, each with its name; Slurm forgets those that ended a while
+    ago. Raises ClusterError when it is silent."""
+    return [(name, job) for name, job in _jobs() if name.startswith(beginning)]
+
+
+def _jobs(*which: str) -> list[tuple[str, Job]]:
+    said = ask(
         "squeue",
         "--noheader",
         "--states=all",
         f"--user={os.getuid()}",
-        f"--name={name}",
-        "--format=%A|%T|%r|%N",
-    ).splitlines()
-    return Job(*lines[-1].strip().split("|")) if lines else None
+        *which,
+        "--format=%A|%T|%r|%N|%j",
+    )
+    split = (line.strip().split("|", 4) for line in said.splitlines())
+    return [(name, Job(*about)) for *about, name in split]
+
+
+def recorded(id: str) -> Job | None:
+    """A job that Slurm has forgotten, from its accounts; None where it keeps none."""
+    try:
+        said = ask("sacct", "--noheader", "--parsable2", "--allocations", "-j", id, "-o", "State")
+    except ClusterError:
+        return None
+    return Job(id, said.split()[0]) if said.split() else None
+
+
+def cluster_name() -> str:
+    """What Slurm calls the cluster; raises ClusterError when it is silent."""
+    found = re.search(r"^ClusterName\s*=\s*(\S+)", ask("scontrol", "show", "config"), re.MULTILINE)
+    return found[1] if found else ""
+
+
+def begin(n: int, per_node: int) -> str:
+    """The command that begins n ranks in a job, so many on a node, with this environment's MPI."""
+    if mpi.kind() == "openmpi":  # with its own mpiexec, as Slurm's PMIx need not be there
+        place = f"ppr:{per_node}:node:oversubscribe"
+        return f"{shlex.quote(str(mpi.mpiexec()))} -n {n} --map-by {place}"
+    return "srun --mpi=pmi2 --kill-on-bad-exit=1"
 
 
 def how_it_ended(job: Job | None, output: str) -> str:

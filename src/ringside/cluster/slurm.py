@@ -35,8 +35,6 @@ SETTINGS = "ringside.toml"
 LOOK_EVERY = 2.0  # seconds between two questions for the job's state
 LOOK_SOON = 0.3  # the same when it has just written something
 TICK = 0.1
-# Open MPI's own mpiexec begins its ranks, as Slurm's PMIx need not be there.
-_BEGIN = "srun --mpi=pmi2 --kill-on-bad-exit=1"
 _TASK_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: (?!Terminated)", re.MULTILINE)
 
 
@@ -179,7 +177,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
 
     def write_batch_script(self, n=1):
         """Write the job's script."""
-        begin = self.asked.begin or self._default_begin(n)
+        begin = self.asked.begin or jobs.begin(n, self.per_node(n))
         exports = [f"export {name}={shlex.quote(text)}" for name, text in self.get_env().items()]
         lines = [
             "#!/bin/bash",
@@ -193,12 +191,6 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         ]
         self.script.write_text("\n".join(lines) + "\n")
         self.script.chmod(0o700)
-
-    def _default_begin(self, n: int) -> str:
-        if mpi.kind() == "openmpi":
-            place = f"ppr:{self.per_node(n)}:node:oversubscribe"
-            return f"{shlex.quote(str(mpi.mpiexec()))} -n {n} --map-by {place}"
-        return _BEGIN
 
     def get_env(self) -> dict[str, str]:
         """What is set for the ranks."""

@@ -1,9 +1,9 @@
 """Campaigns: a sweep measured point by point into one tidy table.
 
-A point of a sweep is one kernel, variant, number of ranks and message length. Points are measured
-one after the other, and each is kept at once (`points`), so that a campaign that was ended goes on
-where it stopped. Lessons have all that they call here: `measure` for a single point, `read` and
-`report` for a table.
+A point of a sweep is one kernel, variant, number of ranks and message length, through Slurm also
+one number of nodes. Points are measured one after the other, or as jobs (`batch`), and each is kept
+at once (`points`), so that a campaign that was ended goes on where it stopped. Lessons have all
+that they call here: `measure` for a single point, `read` and `report` for a table.
 """
 
 import time
@@ -11,14 +11,14 @@ from pathlib import Path
 
 from ringside import kernels
 from ringside.errors import CampaignError
-from ringside.measure import points
+from ringside.measure import batch, points
 from ringside.measure.progress import teller, time_left
 from ringside.measure.reports import report
 from ringside.measure.sources import SOURCES, Failed, on_engines, timed
 from ringside.measure.sweeps import REPETITIONS, Plan, plan
-from ringside.measure.tables import Point, complete, frame, read
+from ringside.measure.tables import Point, frame, lacking, read
 
-__all__ = ["CampaignError", "failures", "measure", "read", "report", "run"]
+__all__ = ["CampaignError", "cancel", "failures", "measure", "read", "report", "run"]
 
 
 def run(sweep, cluster=None, retry: bool = False):
@@ -32,7 +32,7 @@ def run(sweep, cluster=None, retry: bool = False):
     `retry`.
 
     Raises CampaignError, before anything runs, for a sweep that cannot be carried out, and
-    KeyboardInterrupt after Ctrl-C, when all ranks have ended.
+    KeyboardInterrupt after Ctrl-C, when all ranks have ended; jobs of Slurm go on.
     """
     if cluster is not None and (network := cluster.played()):
         raise CampaignError(
@@ -52,17 +52,16 @@ def carry_out(plan: Plan, cluster=None, retry: bool = False) -> dict[Point, str]
     """
     tell, total = teller(), len(plan.points)
     with points.held(plan):
-        if retry:
-            points.forget_failures(plan)
         try:
-            _measure(plan, cluster, tell)
+            if retry:
+                held = batch.in_jobs(batch.look(plan, tell)) if plan.slurm else ()
+                again = (point for point in plan.points if point not in held)
+                points.forget_failures(plan.results, again)
+            batch.measure(plan, tell) if plan.slurm else _measure(plan, cluster, tell)
         except KeyboardInterrupt:
             done = sum(points.done(plan.results, point) for point in plan.points)
-            tell(
-                f"ended: {done} of {total} points are done, in {plan.results}. The same again goes "
-                "on from there.",
-                last=True,
-            )
+            go_on = batch.go_on(plan) if plan.slurm else "The same again goes on from there."
+            tell(f"ended: {done} of {total} points are done, in {plan.results}. {go_on}", last=True)
             raise
         finally:
             points.put_together(plan)
@@ -82,8 +81,8 @@ def _measure(plan: Plan, cluster, tell) -> None:
         tell(f"{total - len(left)} of {total} points; {point}{time_left(walls, left)}")
         try:
             rows = SOURCES[plan.source](plan, point, cluster)
-            if not complete(rows, point, plan.repetitions):
-                raise Failed(f"{len(rows)} rows came that are not the {plan.repetitions} asked for")
+            if why := lacking(rows, point, plan.repetitions):
+                raise Failed(why)
         except Failed as failure:
             points.fail(plan.results, point, str(failure))
             tell(f"failed: {point}: {failure}", last=True)
@@ -91,6 +90,28 @@ def _measure(plan: Plan, cluster, tell) -> None:
             points.keep(plan.results, point, rows)
             walls.append((point, time.monotonic() - begun))
         left = left[1:]
+
+
+def cancel(sweep) -> int:
+    """Cancel the jobs that a sweep has in Slurm, when their end has been waited for; how many.
+
+    What they have measured is in the table, their other points have failed: `retry` measures those.
+    Raises CampaignError where `run` waits for the jobs, or they do not end.
+    """
+    ready = plan(sweep)
+    if ready.slurm is None:
+        raise CampaignError(
+            f'{ready.name}: only what Slurm runs can be cancelled, and its source is "'
+            f'{ready.source}". Press Ctrl-C where it runs.'
+        )
+    tell = teller()
+    with points.held(ready):
+        try:
+            count = batch.cancel(ready, tell)
+        finally:
+            points.put_together(ready)
+    tell(f"{count} jobs cancelled; what was measured is in {ready.results}", last=True)
+    return count
 
 
 def measure(
@@ -125,8 +146,11 @@ def measure(
 
 
 def failures(results):
-    """The points of a table that failed and why: kernel, variant, ranks, bytes, reason."""
+    """The points of a table that failed and why: kernel, variant, ranks, bytes, reason; and nodes,
+    where they were asked for."""
     import pandas as pd
 
-    rows = [(*point, reason) for point, reason in points.failures(Path(results)).items()]
-    return pd.DataFrame(rows, columns=[*Point._fields, "reason"])
+    failed = points.failures(Path(results))
+    rows = [(*point, reason) for point, reason in failed.items()]
+    table = pd.DataFrame(rows, columns=[*Point._fields, "reason"])
+    return table if any(point.nodes for point in failed) else table.drop(columns="nodes")

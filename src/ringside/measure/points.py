@@ -15,11 +15,12 @@ from dataclasses import asdict
 from pathlib import Path
 
 from ringside import locks, mpi
+from ringside.cluster import jobs
 from ringside.errors import CampaignError
 from ringside.measure.sweeps import Plan
 from ringside.measure.tables import HEADER, Point
 
-_NAME = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)")
+_NAME = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)(?:-(\d+))?")
 
 # ---- the files of points ----
 
@@ -36,18 +37,18 @@ def done(results: Path, point: Point) -> bool:
 
 def keep(results: Path, point: Point, rows: list[str]) -> None:
     """Keep a point that was measured, on disk before this returns."""
-    _write(_file(results, point, "csv"), [HEADER, *rows])
+    write(_file(results, point, "csv"), [HEADER, *rows])
 
 
 def fail(results: Path, point: Point, reason: str) -> None:
     """Keep why a point failed."""
-    _write(_file(results, point, "failed"), [reason])
+    write(_file(results, point, "failed"), [reason])
 
 
-def forget_failures(plan: Plan) -> None:
-    """Have the plan's points that failed tried once more."""
-    for point in plan.points:
-        _file(plan.results, point, "failed").unlink(missing_ok=True)
+def forget_failures(results: Path, which: Iterable[Point]) -> None:
+    """Have those of the points that failed tried once more."""
+    for point in which:
+        _file(results, point, "failed").unlink(missing_ok=True)
 
 
 def failures(results: Path) -> dict[Point, str]:
@@ -62,24 +63,23 @@ def put_together(plan: Plan) -> None:
     order = [point for point in plan.points if point in files]
     order += sorted(files.keys() - set(order))
     rows = [row for point in order for row in files[point].read_text("utf-8").splitlines()[1:]]
-    _write(plan.results, [HEADER, *rows])
+    write(plan.results, [HEADER, *rows])
 
 
-def _file(results: Path, point: Point, ending: str) -> Path:
-    return folder(results) / f"{'-'.join(map(str, point))}.{ending}"
+def name(point: Point) -> str:
+    """The name of a point's file, without the ending."""
+    return "-".join(str(field) for field in point if field is not None)
 
 
-def _files(results: Path, ending: str) -> dict[Point, Path]:
-    """All files of points with that ending."""
-    found = {}
-    for path in folder(results).glob(f"*.{ending}"):
-        if match := _NAME.fullmatch(path.stem):
-            kernel, variant, ranks, nbytes = match.groups()
-            found[Point(kernel, variant, int(ranks), int(nbytes))] = path
-    return found
+def named(name: str) -> Point | None:
+    """The point whose file has that name; None if it is no such name."""
+    if not (match := _NAME.fullmatch(name)):
+        return None
+    kernel, variant, *numbers = match.groups()
+    return Point(kernel, variant, *(number and int(number) for number in numbers))
 
 
-def _write(path: Path, lines: Iterable[str]) -> None:
+def write(path: Path, lines: Iterable[str]) -> None:
     """Put a whole file in place: after a power cut too it is there as a whole, or as before."""
     new = path.with_name(f"{path.name}.new")
     with open(new, "w", encoding="utf-8") as file:
@@ -91,6 +91,17 @@ def _write(path: Path, lines: Iterable[str]) -> None:
     with suppress(OSError):  # not every file system can
         os.fsync(directory)
     os.close(directory)
+
+
+def _file(results: Path, point: Point, ending: str) -> Path:
+    return folder(results) / f"{name(point)}.{ending}"
+
+
+def _files(results: Path, ending: str) -> dict[Point, Path]:
+    """All files of points with that ending."""
+    found = {named(path.stem): path for path in folder(results).glob(f"*.{ending}")}
+    found.pop(None, None)
+    return found
 
 
 # ---- one campaign at a time, measured with one kind of everything ----
@@ -125,7 +136,7 @@ def _agree(plan: Plan) -> None:
         was = _measured_with(results)
         _check_conditions(plan, was, now)
         now["settings"] = was["settings"] | now["settings"]
-    _write(_note(results), [json.dumps(now, indent=1)])
+    write(_note(results), [json.dumps(now, indent=1)])
 
 
 def _note(results: Path) -> Path:
@@ -149,7 +160,11 @@ def _measured_with(results: Path) -> dict:
 def _conditions(plan: Plan) -> dict:
     """What must not change within one table."""
     chosen = {key: asdict(plan)[key] for key in ("source", "repetitions", "warmup", "settings")}
-    return {"mpi": mpi.library(), "machine": _machine(), **chosen}
+    if plan.slurm is None:
+        return {"mpi": mpi.library(), "machine": _machine(), **chosen}
+    wanted = ("partition", "constraint", "begin")
+    chosen = {key: getattr(plan.slurm, key) for key in wanted} | chosen
+    return {"mpi": mpi.library(), "machine": jobs.cluster_name(), **chosen}
 
 
 def _machine() -> str:

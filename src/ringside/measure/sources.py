@@ -1,4 +1,5 @@
 """Sources of measurements: the rows of one point, from mpiexec or from a notebook's engines.
+Slurm measures many points at once: `batch`.
 
 A source ends what it started, however it is left, and raises Failed for a point that it cannot
 measure.
@@ -29,14 +30,8 @@ class Failed(Exception):
 
 def under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
     """The rows of one point from kernels/bin/<kernel>."""
-    program = kernels.directory() / "bin" / point.kernel
-    settings = plan.settings[point.program].items()
-    command = [mpi.mpiexec(), "-n", point.ranks, program, "--variant", point.variant]
-    command += [f"--{kernels.unit(point.kernel)}", point.bytes // kernels.unit_bytes(point.kernel)]
-    command += ["--reps", plan.repetitions, "--warmup", plan.warmup, "--source", plan.source]
-    command += [word for name, value in settings for word in (f"--{name}", value)]
     process = subprocess.Popen(
-        [str(word) for word in command],
+        [str(mpi.mpiexec()), "-n", str(point.ranks), *program(plan, point)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -49,15 +44,35 @@ def under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
     try:
         out, err = process.communicate(timeout=plan.limit)
     except subprocess.TimeoutExpired:
-        raise _too_long(plan) from None
+        raise too_long(plan.limit) from None
     finally:
         _end(process)
     if process.returncode != 0:
-        said = [line.strip() for line in err.splitlines() if line.strip()]
-        own = [line for line in said if line.startswith(f"{point.kernel}: ")] or said[-1:] or [""]
-        raise Failed(f"mpiexec ended with status {process.returncode}. {own[0]}".strip())
+        raise ended(point, "mpiexec", process.returncode, err)
+    return rows(plan, point, out)
+
+
+def program(plan: Plan, point: Point) -> list[str]:
+    """kernels/bin/<kernel> with the options that measure a point."""
+    words = [kernels.directory() / "bin" / point.kernel, "--variant", point.variant]
+    words += [f"--{kernels.unit(point.kernel)}", point.bytes // kernels.unit_bytes(point.kernel)]
+    words += ["--reps", plan.repetitions, "--warmup", plan.warmup, "--source", plan.source]
+    settings = plan.settings[point.program].items()
+    words += [word for name, value in settings for word in (f"--{name}", value)]
+    return [str(word) for word in words]
+
+
+def rows(plan: Plan, point: Point, out: str) -> list[str]:
+    """The rows of a table in what a program printed."""
     ours = f"{plan.source},{point.kernel},{point.variant},{point.ranks},"
     return [line for line in out.splitlines() if line.startswith(ours)]
+
+
+def ended(point: Point, what: str, status: int, err: str) -> Failed:
+    """A program failed: its own words if it has any, or the last of what was said."""
+    said = [line.strip() for line in err.splitlines() if line.strip()]
+    own = [line for line in said if line.startswith(f"{point.kernel}: ")] or said[-1:] or [""]
+    return Failed(f"{what} ended with status {status}. {own[0]}".strip())
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -78,10 +93,10 @@ def _end(process: subprocess.Popen) -> None:
     processes.remove(files)
 
 
-def _too_long(plan: Plan) -> Failed:
+def too_long(limit: float) -> Failed:
+    """A point took longer than its limit."""
     return Failed(
-        f"did not end within {plan.limit:g} s, and was ended: a deadlock, or a longer `limit` is "
-        "needed"
+        f"did not end within {limit:g} s, and was ended: a deadlock, or a longer `limit` is needed"
     )
 
 
@@ -99,7 +114,7 @@ def on_engines(plan: Plan, point: Point, cluster, watched: bool = False) -> list
         try:
             problem, nodes, slowest, mean = result.get(timeout=plan.limit)[0]
         except TimeoutError:
-            raise _too_long(plan) from None
+            raise too_long(plan.limit) from None
         except RankDied as death:
             raise Failed(str(death)) from None
         finally:
@@ -142,5 +157,5 @@ def timed(kernel: str, ranks: int, variant: str, count: int, repetitions: int, s
     return problem, nodes, times.max(axis=0).tolist(), (times.sum(axis=0) / took_part).tolist()
 
 
-# Where measurements come from. Slurm will be one more.
+# Where measurements come from, point by point.
 SOURCES = {"mpiexec": under_mpiexec, "engines": on_engines}

@@ -2,11 +2,13 @@
 
 import math
 import os
+import shutil
 import sys
 import tomllib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import product
 from pathlib import Path
 
 from ringside import kernels
@@ -19,8 +21,24 @@ REPETITIONS, WARMUP, LIMIT = 100, 1, 60
 
 
 @dataclass(frozen=True)
+class Slurm:
+    """What a campaign's jobs ask for; an empty text leaves it to Slurm. `setup`: lines of the
+    script before the points; `begin`: the command that begins the ranks, empty: that of
+    `jobs.begin`; `queue`: how many jobs may be in the queue at once."""
+
+    partition: str = ""
+    account: str = ""
+    time: str = ""
+    constraint: str = ""
+    setup: tuple[str, ...] = ()
+    begin: str = ""
+    queue: int = 4
+
+
+@dataclass(frozen=True)
 class Plan:
-    """A sweep found sound. `limit`: seconds a point may take; `settings`: all of a program's."""
+    """A sweep found sound. `limit`: seconds a point may take; `settings`: all of a program's;
+    `slurm`: None for other sources."""
 
     name: str
     results: Path
@@ -30,22 +48,24 @@ class Plan:
     limit: float
     points: list[Point]
     settings: dict[str, dict[str, int]]
+    slurm: Slurm | None = None
 
 
 def plan(sweep, cluster=None) -> Plan:
     """Read and check a sweep; raises CampaignError with file, key and remedy."""
     given, name, folder = _load(sweep)
-    keys = ("results", "source", "repetitions", "warmup", "limit", "sweep")
+    keys = ("results", "source", "repetitions", "warmup", "limit", "sweep", "slurm")
     _check_keys(name, given, keys)
     results = _results(name, given.get("results", "results.csv"), folder)
     source = given.get("source", "mpiexec" if cluster is None else "engines")
     with _at(name, "source"):
-        kernels.check_name("there is no source", source, list(SOURCES))
+        kernels.check_name("there is no source", source, [*SOURCES, "slurm"])
         if source == "engines" and cluster is None:
             raise ValueError(
                 '"engines" are those of a notebook: call campaign.run(sweep, '
                 'cluster=ringside.start()) there, or set source = "mpiexec".'
             )
+    slurm = _slurm(name, source, given.get("slurm"))
     maximum = kernels.MAX_REPETITIONS // 2
     with _at(name, "repetitions"):
         repetitions = kernels.whole("it", given.get("repetitions", REPETITIONS), 1, maximum)
@@ -57,7 +77,8 @@ def plan(sweep, cluster=None) -> Plan:
 
     points, settings, begun = {}, {}, {}
     for where, entry in _entries(name, given.get("sweep")):
-        for point, chosen in _points(where, entry, *_maximum_ranks(source, cluster)):
+        spread = _nodes(where, source, entry)
+        for point, chosen in _points(where, entry, spread, *_maximum_ranks(source, cluster)):
             points[point] = None
             if settings.setdefault(point.program, chosen) != chosen:
                 raise CampaignError(
@@ -65,7 +86,53 @@ def plan(sweep, cluster=None) -> Plan:
                     "the table could not tell them apart. Give them a sweep file each."
                 )
             begun.setdefault(point.program, where)
-    return Plan(name, results, source, repetitions, warmup, limit, list(points), settings)
+    return Plan(name, results, source, repetitions, warmup, limit, list(points), settings, slurm)
+
+
+def _slurm(name: str, source: str, given) -> Slurm | None:
+    """The table [slurm], checked; None for other sources."""
+    if source != "slurm":
+        if given is not None:
+            raise CampaignError(f'{name}, slurm: this is for source = "slurm", not "{source}".')
+        return None
+    given, where = {} if given is None else given, f"{name}, [slurm]"
+    if not isinstance(given, dict):
+        raise CampaignError(f"{name}, slurm: it must be a table [slurm], not {given!r}.")
+    if not shutil.which("sbatch"):
+        raise CampaignError(
+            f'{name}, source: there is no sbatch on this machine, and "slurm" needs it. Slurm\'s '
+            "commands are on the login nodes of a cluster: start the campaign there."
+        )
+    texts = ("partition", "account", "time", "constraint", "begin")
+    _check_keys(where, given, (*texts, "setup", "queue"))
+    for key in texts:
+        with _at(where, key):
+            _line(given.get(key, ""))
+    setup = given.get("setup", [])
+    with _at(where, "setup"):
+        for line in [] if setup == [] else _list(setup, '["module load gcc"]'):
+            _line(line)
+    with _at(where, "queue"):
+        kernels.whole("it", given.get("queue", Slurm.queue), 1, sys.maxsize)
+    return Slurm(**given | {"setup": tuple(setup)})
+
+
+def _line(given) -> None:
+    if not isinstance(given, str) or not given.isprintable():
+        raise ValueError(f"it must be a text of one line, not {given!r}.")
+
+
+def _nodes(where: str, source: str, entry: dict) -> list[int | None]:
+    """Over how many nodes the points of a [[sweep]] are spread."""
+    if source != "slurm":
+        if "nodes" in entry:
+            raise CampaignError(f'{where}, nodes: this is for source = "slurm", not "{source}".')
+        return [None]
+    with _at(where, "nodes"):
+        return [
+            kernels.whole("a number of nodes", n, 1, sys.maxsize)
+            for n in _list(entry.get("nodes", [1]), "[1, 2]")
+        ]
 
 
 def _load(sweep) -> tuple[dict, str, Path]:
@@ -121,6 +188,8 @@ def _maximum_ranks(source: str, cluster) -> tuple[int, str]:
     """How many ranks a point may have, and why no more."""
     if source == "engines":
         return cluster.n, f"the cluster has {cluster.n}: ringside.start(n=...) starts more"
+    if source == "slurm":
+        return sys.maxsize, "a job can have no more"
     cores = len(os.sched_getaffinity(0))
     maximum = RANKS_A_CORE * cores
     return (
@@ -130,10 +199,10 @@ def _maximum_ranks(source: str, cluster) -> tuple[int, str]:
 
 
 def _points(
-    where: str, given: dict, maximum: int, why: str
+    where: str, given: dict, spread: list[int | None], maximum: int, why: str
 ) -> Iterator[tuple[Point, dict[str, int]]]:
     """The points of one [[sweep]] in order, each with all settings of its kernel."""
-    _check_keys(where, given, ("kernel", "variants", "ranks", "bytes", "settings"))
+    _check_keys(where, given, ("kernel", "variants", "ranks", "nodes", "bytes", "settings"))
     if missing := [key for key in ("kernel", "ranks", "bytes") if key not in given]:
         raise CampaignError(f"{where}: {' and '.join(missing)} must be given.")
     kernel, settings = given["kernel"], given.get("settings", {})
@@ -151,13 +220,18 @@ def _points(
         ranks = [
             _ranks(kernel, variants[0], n, maximum, why) for n in _list(given["ranks"], "[2, 4]")
         ]
+    with _at(where, "nodes"):
+        for n, nodes in product(ranks, spread):
+            if nodes is not None and n % nodes:
+                raise ValueError(
+                    f"{n} ranks cannot be spread evenly over {nodes} nodes. Give a [[sweep]] to "
+                    "each of those ranks and nodes that go together."
+                )
     with _at(where, "bytes"):
         lengths = [_length(kernel, variants[0], n) for n in _lengths(given["bytes"])]
     named = dict(zip(kernels.settings(kernel), chosen, strict=True))
-    for variant in variants:
-        for n in ranks:
-            for length in lengths:
-                yield Point(kernel, variant, n, length), named
+    for variant, n, nodes, length in product(variants, ranks, spread, lengths):
+        yield Point(kernel, variant, n, length, nodes), named
 
 
 def _list(given, example: str) -> list:

@@ -10,16 +10,18 @@ from ringside.errors import CampaignError
 COLUMNS = ["source", "kernel", "variant", "ranks", "nodes", "bytes", "repetition", "seconds"]
 COLUMNS += ["mean_seconds"]
 HEADER = ",".join(COLUMNS)
-_ROW = re.compile(r"\w+,(\w+),(\w+),(\d+),\d+,(\d+),(\d+),\d+\.\d+,\d+\.\d+", re.ASCII)
+_ROW = re.compile(r"\w+,(\w+),(\w+),(\d+),(\d+),(\d+),(\d+),\d+\.\d+,\d+\.\d+", re.ASCII)
 
 
 class Point(NamedTuple):
-    """What is measured in one go; `bytes` is the length of a message."""
+    """What is measured in one go; `bytes` is the length of a message. `nodes`: over how many nodes
+    the ranks are to be spread, None where that is not asked for."""
 
     kernel: str
     variant: str
     ranks: int
     bytes: int
+    nodes: int | None = None
 
     @property
     def program(self) -> str:
@@ -28,13 +30,23 @@ class Point(NamedTuple):
 
     def __str__(self):
         ranks = f"{self.ranks} rank{'s' if self.ranks > 1 else ''}"
+        if self.nodes is not None:
+            ranks += f" on {self.nodes} node{'s' if self.nodes > 1 else ''}"
         return f"{self.program}, {ranks}, {self.bytes:,} bytes"
 
 
-def complete(rows: list[str], point: Point, repetitions: int) -> bool:
-    """Whether these rows are all repetitions of the point, each once and in order."""
+def lacking(rows: list[str], point: Point, repetitions: int) -> str:
+    """Why these rows are not all repetitions of the point, each once and in order; "": they are."""
     found = [match and match.groups() for match in map(_ROW.fullmatch, rows)]
-    return found == [(*map(str, point), str(i)) for i in range(1, repetitions + 1)]
+    nodes = {row[3] for row in found if row}
+    if point.nodes is not None and len(nodes) == 1 and nodes != {str(point.nodes)}:
+        return f"it ran on another number of nodes, {nodes.pop()}, than the {point.nodes} asked for"
+    about = (point.kernel, point.variant, str(point.ranks), str(point.bytes))
+    if [row and (*row[:3], *row[4:]) for row in found] != [
+        (*about, str(i)) for i in range(1, repetitions + 1)
+    ]:
+        return f"{len(rows)} rows came that are not the {repetitions} asked for"
+    return ""
 
 
 def frame(rows: list[str]):
@@ -71,7 +83,8 @@ def _foreign(name, line: int) -> CampaignError:
 
 
 def check(table) -> None:
-    """Raise CampaignError unless this is a campaign's table that holds one kind of measurement."""
+    """Raise CampaignError unless this is a campaign's table that holds one kind of measurement, be
+    it on several numbers of nodes."""
     missing = [column for column in COLUMNS if column not in getattr(table, "columns", ())]
     if missing:
         raise CampaignError(f"this is not a campaign's table: it has no {', '.join(missing)}.")
@@ -81,10 +94,9 @@ def check(table) -> None:
     for column in ("seconds", "mean_seconds"):
         if table[column].dtype.kind != "f" or not (table[column] > 0).all():
             raise CampaignError(f"the table's {column} must all be numbers above 0.")
-    for column in ("source", "nodes"):
-        groups = table.groupby(["kernel", "variant", "ranks", "bytes"])[column]
-        if (groups.nunique() > 1).any():
-            raise CampaignError(
-                f"the table mixes measurements that differ in {column}. Choose one, for example "
-                f"table[table.{column} == {table[column].iloc[0]!r}]."
-            )
+    groups = table.groupby(["kernel", "variant", "ranks", "nodes", "bytes"])["source"]
+    if (groups.nunique() > 1).any():
+        raise CampaignError(
+            "the table mixes measurements that differ in source. Choose one, for example "
+            f"table[table.source == {table['source'].iloc[0]!r}]."
+        )

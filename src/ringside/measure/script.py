@@ -1,0 +1,131 @@
+"""The script of a job: a line a point, each point's rows put in place as a whole.
+
+It is bash and needs nothing of Ringside but the kernels, so that it can be read, and sent again by
+hand. A script is also the record of which points its job measures.
+"""
+
+import math
+import os
+import re
+import shlex
+from collections.abc import Mapping
+from pathlib import Path
+
+from ringside import kernels, mpi
+from ringside.cluster import jobs
+from ringside.measure import points, sources
+from ringside.measure.sweeps import Plan
+from ringside.measure.tables import Point
+
+KILL_AFTER = 10  # seconds from being asked to end to being ended, for a point at its limit
+AROUND = 60  # seconds of a job's time for what is not a point
+
+_BODY = """\
+# Whoever is first has this job's name: one that was submitted once more leaves.
+echo "$SLURM_JOB_ID" >"$job.id.$SLURM_JOB_ID"
+ln "$job.id.$SLURM_JOB_ID" "$job.id" 2>/dev/null || true
+rm "$job.id.$SLURM_JOB_ID"
+if [ "$(cat "$job.id")" != "$SLURM_JOB_ID" ]; then
+    echo "job $(cat "$job.id") measures this already"
+    exit 0
+fi
+mkdir -p "$job"
+trap 'exit 143' TERM    # Slurm ends the job: what is being measured then has not failed
+failed=0
+
+point() {  # point NAME PROGRAM...: $job/NAME.csv is there when all of it was measured
+    local new="$job/$1.new" err="$job/$1.err" status=0
+    echo "$(date +%T) $1"
+    timeout --kill-after=@kill_after@ "$limit" @begin@ "${@:2}" \\
+        </dev/null >"$new" 2>"$err" || status=$?
+    cat "$err"
+    if [ $status = 0 ]; then
+        sync "$new"
+        mv "$new" "$job/$1.csv"
+    else
+        failed=1
+        { echo "$status $limit"; cat "$err"; } >"$new"
+        mv "$new" "$job/$1.failed"
+    fi
+    rm "$err"
+}
+
+"""
+
+
+def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
+    """The script for points of one kernel, and of the same ranks and nodes; `path` is where it
+    will lie, `name` the job's name in Slurm."""
+    asked = _options(plan, measured, path.with_suffix(".log"), name)
+    body = _BODY.replace("@kill_after@", str(KILL_AFTER))
+    ranks, per_node = measured[0].ranks, measured[0].ranks // measured[0].nodes
+    body = body.replace("@begin@", plan.slurm.begin or jobs.begin(ranks, per_node))
+    programs = kernels.directory() / "bin"
+    lines = [
+        "#!/bin/bash",
+        f"# {_about(measured)}, from {Path(plan.name).name}",
+        *(f"#SBATCH --{option}={_quoted(value)}" for option, value in asked.items()),
+        "#SBATCH --no-requeue",
+        "set -e",
+        *(f"export {name}={shlex.quote(value)}" for name, value in _environment().items()),
+        *plan.slurm.setup,
+        "",
+        f"job={shlex.quote(str(path.with_suffix('')))}",
+        f"kernels={shlex.quote(str(programs))}",
+        f"limit={plan.limit:g}  # seconds for a point",
+        "",
+    ]
+    each = (
+        f'point {points.name(point)} "$kernels/{point.kernel}" '
+        f"{shlex.join(sources.program(plan, point)[1:])}\n"
+        for point in measured
+    )
+    return "\n".join(lines) + "\n" + body + "".join(each) + "exit $failed\n"
+
+
+def options(script: Path) -> Mapping[str, str]:
+    """What a script asks sbatch for."""
+    return dict(re.findall(r"^#SBATCH --([\w-]+)=(.*)$", script.read_text("utf-8"), re.MULTILINE))
+
+
+def measures(script: Path) -> list[Point]:
+    """The points that a script's job measures."""
+    return [
+        points.named(name)
+        for name in re.findall(r"^point (\S+)", script.read_text("utf-8"), re.MULTILINE)
+    ]
+
+
+def _about(measured: list[Point]) -> str:
+    one, count = measured[0], len(measured)
+    what = f"{one.kernel}, {one.ranks} ranks on {one.nodes} nodes" if one.nodes > 1 else ""
+    what = what or f"{one.kernel}, {one.ranks} rank{'s' if one.ranks > 1 else ''} on 1 node"
+    return f"{what}: {count} point{'s' if count > 1 else ''}"
+
+
+def _options(plan: Plan, measured: list[Point], log: Path, name: str) -> dict[str, str]:
+    ranks, nodes = measured[0].ranks, measured[0].nodes
+    seconds = len(measured) * (plan.limit + KILL_AFTER) + AROUND
+    asked = {
+        "job-name": name,
+        "partition": plan.slurm.partition,
+        "account": plan.slurm.account,
+        "constraint": plan.slurm.constraint,
+        "time": plan.slurm.time or str(math.ceil(seconds / 60)),
+        "nodes": str(nodes),
+        "ntasks": str(ranks),
+        "ntasks-per-node": str(ranks // nodes),
+        "distribution": "block",
+        "output": str(log).replace("%", "%%"),
+    }
+    return {option: value for option, value in asked.items() if value}
+
+
+def _quoted(value: str) -> str:
+    """As sbatch reads it, which knows double quotes."""
+    return value if re.fullmatch(r"[\w./:=,%+-]+", value) else f'"{value}"'
+
+
+def _environment() -> dict[str, str]:
+    """What the ranks need and the job may not have."""
+    return {k: v for k, v in mpi.environment().items() if os.environ.get(k) != v}
