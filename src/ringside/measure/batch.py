@@ -1,7 +1,7 @@
 """A campaign's jobs in Slurm: submitted, watched, their points collected.
 
 All points of one kernel with the same ranks and nodes are one job. Beside the campaign's points
-lies the folder jobs; of each job there is
+lies the folder jobs; of each job, called NUMBER-KERNEL-RANKS-NODES in their order, there is
 
     NAME.sh     its script, before it is submitted
     NAME.id     its number in Slurm, from whoever is first to know: its submitter or itself
@@ -19,7 +19,6 @@ import shutil
 import time
 from collections.abc import Callable
 from contextlib import suppress
-from itertools import groupby
 from pathlib import Path
 
 from ringside.cluster import jobs
@@ -156,18 +155,13 @@ def _write(plan: Plan, rest: dict[Path, Job | None]) -> None:
         path.unlink()
     held = in_jobs(rest)
     left = [p for p in plan.points if p not in held and not points.done(plan.results, p)]
-
-    def alike(point: Point) -> tuple:
-        return point.kernel, point.ranks, point.nodes
-
-    first = {alike(point): number for number, point in reversed([*enumerate(left)])}
-    left.sort(key=lambda point: first[alike(point)])
-    for group, measured in groupby(left, alike):
-        name = "-".join(map(str, group))
-        number = 1
-        while (path := _folder(plan) / f"{name}-{number}.sh").exists():
-            number += 1
-        points.write(path, [script.text(plan, list(measured), path, _prefix(plan) + path.stem)])
+    together = {}
+    for point in left:
+        together.setdefault((point.kernel, point.ranks, point.nodes), []).append(point)
+    before = [int(path.name.partition("-")[0]) for path in _folder(plan).glob("*.sh")]
+    for number, (alike, measured) in enumerate(together.items(), start=max(before, default=0) + 1):
+        path = _folder(plan) / f"{number:03}-{'-'.join(map(str, alike))}.sh"
+        points.write(path, [script.text(plan, measured, path, _prefix(plan) + path.stem)])
 
 
 def _note(path: Path, id: str) -> None:

@@ -65,6 +65,7 @@ def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
         "#!/bin/bash",
         f"# {_about(measured)}, from {Path(plan.name).name}",
         *(f"#SBATCH --{option}={_quoted(value)}" for option, value in asked.items()),
+        "#SBATCH --open-mode=append",
         "#SBATCH --no-requeue",
         "set -e",
         *(f"export {name}={shlex.quote(value)}" for name, value in _environment().items()),

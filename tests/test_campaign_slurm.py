@@ -1,0 +1,370 @@
+"""Campaigns as jobs of a real Slurm of four nodes: none lost, none twice, each end told."""
+
+import contextlib
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from slurm import nodes
+
+from ringside import kernels, mpi
+from ringside.measure import batch, campaign, points, script, sweeps, tables
+
+if lacking := nodes.missing():
+    pytest.skip(
+        f"NOT RUN: campaigns through Slurm, as {', '.join(lacking)} is missing. {nodes.INSTALL}",
+        allow_module_level=True,
+    )
+
+LIMIT = 100.0  # seconds for anything on a busy machine
+KERNELS = {"ring": "parity", "ringshift": "sendrecv", "halo": "sendrecv", "matrix": "packed"}
+KERNELS |= {"heat": "waitall", "pingpong": "blocking"}
+# Open MPI's ranks do not sleep while they wait: two at most.
+SPREAD = {2: [1, 2], 3: [1, 3], 4: [1, 2, 4]} if mpi.name() == "mpich" else {1: [1], 2: [1, 2]}
+
+
+@pytest.fixture(scope="module")
+def slurm(tmp_path_factory):
+    with nodes.running(tmp_path_factory.mktemp("home")) as slurm:
+        yield slurm
+
+
+@pytest.fixture
+def results(slurm, request, monkeypatch):
+    """Where a table may lie, on what all nodes share; this process is a client of that Slurm."""
+    for name in [name for name in os.environ if name.startswith(("SLURM", "SBATCH"))]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("SLURM_CONF", slurm.environment()["SLURM_CONF"])
+    monkeypatch.setenv("OMPI_MCA_mpi_yield_when_idle", "1")
+    folder = slurm.home / f"a {request.node.name}".replace("/", "-")
+    folder.mkdir()
+    yield folder / "results.csv"
+    subprocess.run(["scancel", f"--user={os.getuid()}"], timeout=LIMIT)
+    wait_for(lambda: not queue(slurm, "--states=PENDING,RUNNING,COMPLETING"))
+
+
+def wait_for(happened) -> None:
+    deadline = time.monotonic() + LIMIT
+    while not happened():
+        assert time.monotonic() < deadline
+        time.sleep(0.1)
+
+
+def queue(slurm, *which: str) -> list[list[str]]:
+    """Number, name and state of jobs."""
+    said = slurm.said("squeue", "--noheader", "--format=%A %j %T", *(which or ["--states=all"]))
+    return [line.split() for line in said.splitlines()]
+
+
+def sweep(results, *entries: dict, slurm=None, **other) -> dict:
+    given = {"results": str(results), "source": "slurm", "repetitions": 2, "limit": 60}
+    asked = {"time": "5", "queue": 6} | (slurm or {})
+    return given | {"sweep": list(entries), "slurm": asked} | other
+
+
+def shift(**other) -> dict:
+    given = {"kernel": "ringshift", "variants": ["sendrecv"], "ranks": [2], "bytes": [2]}
+    return given | other
+
+
+def toml(results: Path, given: dict) -> Path:
+    """A sweep as a file beside its results."""
+    path, asked = results.with_name("sweep.toml"), given["slurm"]
+    lines = [f"{k} = {json.dumps(v)}" for k, v in given.items() if k not in ("slurm", "sweep")]
+    lines += ["[slurm]", *(f"{k} = {json.dumps(v)}" for k, v in asked.items())]
+    for entry in given["sweep"]:
+        numbers = entry.get("settings", {})
+        lines += [
+            "[[sweep]]",
+            *(f"{k} = {json.dumps(v)}" for k, v in entry.items() if v != numbers),
+        ]
+        lines += [f"settings.{k} = {v}" for k, v in numbers.items()]
+    path.write_text("\n".join(lines).replace(json.dumps(str(results)), '"results.csv"'))
+    return path
+
+
+@contextlib.contextmanager
+def command(slurm, *words):
+    """`ringside campaign` on the login node: the process of it, and of what leads there."""
+    outer = subprocess.Popen(
+        slurm.command(sys.executable, "-m", "ringside", "campaign", *map(str, words)),
+        env=slurm.environment() | {"OMPI_MCA_mpi_yield_when_idle": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+    wait_for(lambda: psutil.Process(outer.pid).children())
+    [inner] = psutil.Process(outer.pid).children()
+    try:
+        yield outer, inner
+    finally:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            inner.kill()
+        outer.communicate(timeout=LIMIT)
+
+
+def test_forty_jobs_three_of_them_failing_and_a_killed_submitter(slurm, results):
+    entries = [
+        {"kernel": kernel, "variants": [variant], "ranks": [ranks], "nodes": spread, "bytes": [80]}
+        for kernel, variant in KERNELS.items()
+        for ranks, spread in SPREAD.items()
+        if (kernel, ranks) != ("pingpong", 1)
+    ]
+    refused = {"kernel": "pingpong", "variants": ["nonblocking"], "ranks": [2], "nodes": [2]}
+    entries += [refused | {"bytes": [8], "settings": {"partner": 5}}]
+    # These two do not begin to measure, until that is mended.
+    mended = results.with_name("mended")
+    setup = [
+        f"[ -e '{mended}' ] || case $SLURM_JOB_NAME in *-ring-2-2 | *-halo-2-1) sleep 600; esac"
+    ]
+    given = sweep(results, *entries, slurm={"setup": setup})
+    path, plan = toml(results, given), sweeps.plan(given)
+    expected = {(p.kernel, p.ranks, p.nodes) for p in plan.points}
+    assert len(expected) >= (40 if mpi.name() == "mpich" else 16)
+
+    def files(ending: str) -> list[Path]:
+        return list(points.folder(results).glob(ending))
+
+    def running(part: str) -> list[str]:
+        return [id for id, name, state in queue(slurm) if part in name and state == "RUNNING"]
+
+    with command(slurm, path) as (outer, submitter):
+        wait_for(lambda: len(files("*.csv")) >= 4 and running("-ring-2-2"))
+        submitter.kill()
+        before, _ = outer.communicate(timeout=LIMIT)
+    with command(slurm, path) as (outer, _):
+        slurm.said("scancel", *running("-ring-2-2"))
+        wait_for(lambda: running("-halo-2-1"))
+        # No limit is shorter than a minute; Slurm looks for jobs at theirs twice in one.
+        slurm.said("scontrol", "update", f"JobId={running('-halo-2-1')[0]}", "EndTime=now")
+        said, _ = outer.communicate(timeout=LIMIT)
+    assert outer.returncode == 1, said
+
+    table = campaign.read(results)
+    measured = [p for p in plan.points if (p.kernel, p.ranks, p.nodes) != ("ring", 2, 2)]
+    measured = [p for p in measured if (p.kernel, p.ranks, p.nodes) != ("halo", 2, 1)]
+    measured = [p for p in measured if p.variant != "nonblocking"]
+    columns = ["source", "kernel", "variant", "ranks", "bytes", "nodes", "repetition"]
+    assert table[columns].to_numpy().tolist() == [
+        ["slurm", *point, number] for point in measured for number in (1, 2)
+    ]
+    reasons = campaign.failures(results).set_index("kernel")["reason"].to_dict()
+    assert reasons.keys() == {"ring", "halo", "pingpong"}
+    assert "was cancelled (scancel) (CANCELLED" in reasons["ring"]
+    assert "reached its time limit (TIMEOUT" in reasons["halo"]
+    assert "a setting does not suit this number of ranks" in reasons["pingpong"]
+    for words in ("ring-2-2: job ", "halo-2-1: job ", "pingpong-2-2: job "):
+        assert re.search(rf"failed: \d+-{words}", before + said)
+    assert "DUE TO TIME LIMIT" in said
+    names = of(slurm, results)
+    assert len(names) == len(set(names)) == len(expected)
+    assert left(slurm, results) == []
+
+    mended.touch()
+    with command(slurm, path, "--retry") as (outer, _):
+        said, _ = outer.communicate(timeout=LIMIT)
+    again = [name.partition("-")[2] for name in of(slurm, results) if name not in names]
+    assert sorted(again) == ["halo-2-1", "pingpong-2-2", "ring-2-2"]
+    assert campaign.failures(results)["kernel"].tolist() == ["pingpong"]
+    assert len(campaign.read(results)) == 2 * (len(plan.points) - 1)
+    assert (outer.returncode, left(slurm, results)) == (1, [])
+
+
+def of(slurm, results) -> list[str]:
+    """The names of all jobs that a campaign has submitted."""
+    prefix = (points.folder(results) / "jobs" / "campaign").read_text().strip()
+    every = [name for _, name, _ in queue(slurm)]
+    return [name.removeprefix(prefix) for name in every if name.startswith(prefix)]
+
+
+def left(slurm, results) -> list[str]:
+    """What jobs must not leave: on the nodes, in the queue, beside the points."""
+    found = [" ".join(job) for job in queue(slurm, "--states=PENDING,RUNNING")]
+    found += [str(path) for path in (points.folder(results) / "jobs").iterdir() if path.is_dir()]
+    found += [str(path) for path in results.parent.rglob("*.new")]
+    for node in slurm.nodes:
+        found += slurm.said("ls", "/dev/shm", node=node).split()
+    inside = [one for pid in slurm.nodes.values() for one in psutil.Process(pid).children(True)]
+    found += [one.name() for one in inside if one.name() in kernels.names()]
+    return found
+
+
+def test_a_job_is_one_of_each_kernel_ranks_and_nodes(results):
+    """And says in its script all that it does, in a folder with a space."""
+    table = campaign.run(
+        sweep(
+            results,
+            shift(bytes={"from": 2, "to": 16, "factor": 2}, nodes=[1, 2]),
+            slurm={"setup": ["echo of the reader"]},
+        )
+    )
+    assert table[["nodes", "bytes"]].drop_duplicates().to_numpy().tolist() == [
+        [nodes, length] for nodes in (1, 2) for length in (2, 4, 8, 16)
+    ]
+    folder = points.folder(results) / "jobs"
+    one, two = sorted(folder.glob("*.sh"))
+    assert (one.name, two.name) == ("001-ringshift-2-1.sh", "002-ringshift-2-2.sh")
+    assert script.options(two) == {
+        "job-name": (folder / "campaign").read_text().strip() + "002-ringshift-2-2",
+        "time": "5",
+        "nodes": "2",
+        "ntasks": "2",
+        "ntasks-per-node": "1",
+        "distribution": "block",
+        "output": f'"{two.with_suffix(".log")}"',
+        "open-mode": "append",
+    }
+    assert [point.bytes for point in script.measures(two)] == [2, 4, 8, 16]
+    assert "of the reader" in two.with_suffix(".log").read_text()
+    assert two.with_suffix(".ended").read_text().startswith("job ")
+
+
+def test_the_script_asks_for_what_the_sweep_does(tmp_path):
+    asked = {"partition": "short", "account": "us", "constraint": "ib&gpu", "begin": "run it"}
+    given = sweep(tmp_path / "50%.csv", shift(bytes=[2, 4]), slurm=asked | {"time": ""}, limit=100)
+    plan = sweeps.plan(given)
+    path = tmp_path / "50%" / "job.sh"
+    path.parent.mkdir()
+    path.write_text(script.text(plan, plan.points, path, "name"))
+    found = script.options(path)
+    assert (found["partition"], found["account"], found["constraint"]) == (
+        "short",
+        "us",
+        '"ib&gpu"',
+    )
+    assert found["output"].endswith("/50%%/job.log")
+    assert found["time"] == "5"  # minutes: twice the limit and what it takes to end, and one more
+    assert '"$limit" run it "${@:2}"' in path.read_text()
+
+
+def test_a_job_that_was_submitted_and_not_noted_is_found_again(slurm, results, monkeypatch):
+    """As by kill -9 between sbatch's answer and the next line."""
+    given = sweep(results, shift(nodes=[1, 2]))
+
+    def killed(*_):
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patch:
+        patch.setattr(batch, "_note", killed)
+        with pytest.raises(KeyboardInterrupt):
+            campaign.run(given)
+    assert len(campaign.run(given)) == 4
+    assert sorted(of(slurm, results)) == ["001-ringshift-2-1", "002-ringshift-2-2"]
+
+
+def test_a_second_job_of_the_same_script_measures_nothing(slurm, results):
+    campaign.run(sweep(results, shift()))
+    [path] = (points.folder(results) / "jobs").glob("*.sh")
+    first, before = path.with_suffix(".id").read_text(), path.with_suffix(".log").read_text()
+    slurm.said("sbatch", "--wait", str(path), limit=LIMIT)
+    log = path.with_suffix(".log").read_text()
+    assert log.removeprefix(before).endswith(f"job {first.strip()} measures this already\n")
+    assert path.with_suffix(".id").read_text() == first
+    assert not path.with_suffix("").exists()
+
+
+def test_jobs_that_slurm_has_forgotten_are_not_lost(slurm, results, monkeypatch):
+    """Slurm forgets jobs minutes after their end: what one measured counts, what it did not has
+    failed, and is measured again on request alone."""
+    slow = ['case "$SLURM_JOB_NAME" in *-2-2) exit 3 ;; esac']
+    given = sweep(results, shift(nodes=[1, 2]), slurm={"setup": slow})
+    plan = sweeps.plan(given)
+    with points.held(plan):
+        batch._write(plan, {})
+        batch._submit(plan, batch.look(plan, print))
+    wait_for(lambda: not queue(slurm, "--states=PENDING,RUNNING,COMPLETING"))
+    with monkeypatch.context() as patch:
+        patch.setattr(batch.jobs, "known", lambda beginning: [])
+        assert campaign.run(given)["nodes"].tolist() == [1, 1]
+    [failure] = campaign.failures(results).to_dict("records")
+    assert failure["nodes"] == 2
+    assert "Slurm knows no more of it" in failure["reason"]
+
+
+def test_ctrl_c_leaves_the_jobs_and_cancel_ends_them(slurm, results):
+    path = toml(results, sweep(results, shift(nodes=[1, 2]), slurm={"setup": ["sleep 600"]}))
+    with command(slurm, path) as (outer, submitter):
+        wait_for(lambda: len(list(points.folder(results).glob("jobs/*.id"))) == 2)
+        submitter.send_signal(signal.SIGINT)
+        said, _ = outer.communicate(timeout=LIMIT)
+    assert outer.returncode == 130, said
+    assert "0 of 2 points are done" in said
+    assert "2 jobs in Slurm did not end with it" in said
+    assert "with --cancel it cancels them" in said
+    assert len(queue(slurm, "--states=PENDING,RUNNING")) == 2
+    with command(slurm, path, "--cancel") as (outer, _):
+        said, _ = outer.communicate(timeout=LIMIT)
+    assert (outer.returncode, queue(slurm, "--states=PENDING,RUNNING")) == (0, []), said
+    assert "2 jobs cancelled" in said
+    reasons = campaign.failures(results)["reason"]
+    assert len(reasons) == 2
+    assert reasons.str.contains("was cancelled").all()
+
+
+def test_what_ran_on_other_nodes_than_asked_for_has_failed(results):
+    begin = "srun --mpi=pmi2 --nodes=1 --ntasks=2 --overcommit"
+    if mpi.name() == "openmpi":
+        begin = f"{mpi.mpiexec()} -n 2 --host localhost:2"
+    campaign.run(sweep(results, shift(nodes=[2]), slurm={"begin": begin}))
+    [failure] = campaign.failures(results).to_dict("records")
+    assert "it ran on another number of nodes, 1, than the 2 asked for" in failure["reason"]
+
+
+def test_a_refusal_is_told_in_slurms_words(slurm, results):
+    given = sweep(results, shift(), slurm={"partition": "nowhere"})
+    with pytest.raises(
+        campaign.CampaignError, match=r"001-ringshift-2-1: Slurm refused: .*nowhere"
+    ):
+        campaign.run(given)
+    assert of(slurm, results) == []
+    with pytest.raises(campaign.CampaignError, match=r"was measured with partition = 'nowhere'"):
+        campaign.run(sweep(results, shift()))
+
+
+BAD = {
+    "uneven": ({"sweep": [shift(ranks=[2, 3], nodes=[1, 2])]}, r"nodes: 3 ranks .* over 2 nodes"),
+    "no node": ({"sweep": [shift(nodes=[0])]}, r"nodes: a number of nodes must lie between 1"),
+    "one node": ({"sweep": [shift(nodes=2)]}, r"nodes: it must be a list such as \[1, 2\]"),
+    "table": ({"slurm": "fast"}, r"slurm: it must be a table \[slurm\]"),
+    "key": ({"slurm": {"part": "x"}}, r"\[slurm\], part: .* 'partition'\?"),
+    "text": ({"slurm": {"time": 5}}, r"\[slurm\], time: it must be a text of one line, not 5"),
+    "lines": ({"slurm": {"account": "a\nb"}}, r"\[slurm\], account: it must be a text of one line"),
+    "setup": ({"slurm": {"setup": "module load"}}, r"\[slurm\], setup: it must be a list"),
+    "queue": ({"slurm": {"queue": 0}}, r"\[slurm\], queue: it must lie between 1 and"),
+    "least ranks": ({"sweep": [shift(ranks=[0])]}, r"ranks: 0 ranks cannot be measured"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_a_sweep_that_cannot_be_is_refused_before_anything_is_submitted(case, tmp_path):
+    change, words = BAD[case]
+    with pytest.raises(campaign.CampaignError, match=words):
+        campaign.run(sweep(tmp_path / "results.csv", shift()) | change)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_without_slurm_it_says_where_to_go(tmp_path, monkeypatch):
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(campaign.CampaignError, match="there is no sbatch on this machine"):
+        campaign.run(sweep(tmp_path / "results.csv", shift()))
+
+
+def test_only_slurm_s_campaigns_are_cancelled(tmp_path):
+    given = {"results": str(tmp_path / "results.csv"), "sweep": [shift()]}
+    with pytest.raises(campaign.CampaignError, match="only what Slurm runs can be cancelled"):
+        campaign.cancel(given)
+
+
+def test_the_example_is_sound():
+    plan = sweeps.plan(kernels.ROOT / "campaigns" / "nodes.toml")
+    assert tables.Point("pingpong", "blocking", 2, 16_777_216, 2) in plan.points
+    halo = {(point.ranks, point.nodes) for point in plan.points if point.kernel == "halo"}
+    assert {ranks // nodes for ranks, nodes in halo} >= {1}, "sparse"
+    assert max(ranks // nodes for ranks, nodes in halo) > 1, "packed"
