@@ -15,6 +15,7 @@ import pytest
 from slurm import nodes
 
 from ringside import kernels, mpi
+from ringside.errors import ClusterError
 from ringside.measure import batch, campaign, points, script, sweeps, tables
 
 if lacking := nodes.missing():
@@ -306,6 +307,43 @@ def test_ctrl_c_leaves_the_jobs_and_cancel_ends_them(slurm, results):
     reasons = campaign.failures(results)["reason"]
     assert len(reasons) == 2
     assert reasons.str.contains("was cancelled").all()
+
+
+def test_a_job_whose_node_fails_is_told_as_such(slurm, results):
+    path = toml(results, sweep(results, shift(), slurm={"setup": ["sleep 600"]}))
+    with command(slurm, path) as (outer, _):
+        wait_for(lambda: queue(slurm, "--states=RUNNING"))
+        node = slurm.said("squeue", "--noheader", "--states=RUNNING", "--format=%N").strip()
+        try:
+            slurm.said("scontrol", "update", f"NodeName={node}", "State=DOWN", "Reason=test")
+            said, _ = outer.communicate(timeout=LIMIT)
+        finally:
+            slurm.said("scontrol", "update", f"NodeName={node}", "State=RESUME")
+    assert outer.returncode == 1
+    assert "lost a node that failed (NODE_FAIL" in said
+    [reason] = campaign.failures(results)["reason"]
+    assert "lost a node that failed (NODE_FAIL" in reason
+    assert len(of(slurm, results)) == 1
+
+
+def test_slurm_may_be_silent_for_a_while(results, monkeypatch):
+    """As when its controller is started anew: jobs go on, and so does the campaign."""
+    monkeypatch.setattr(batch, "LATE", 0.1)
+    real, asked = batch.jobs.known, []
+
+    def silent(beginning):
+        asked.append(beginning)
+        if len(asked) in (3, 4):
+            raise ClusterError("Slurm refused: Unable to contact slurm controller")
+        return real(beginning)
+
+    monkeypatch.setattr(batch.jobs, "known", silent)
+    assert len(campaign.run(sweep(results, shift()))) == 2
+    assert len(asked) > 4
+    monkeypatch.setattr(batch, "SILENCE", 0.0)
+    asked.clear()
+    with pytest.raises(campaign.CampaignError, match=r"controller\n1 job in Slurm did not end"):
+        campaign.run(sweep(results, shift(bytes=[4])))
 
 
 def test_what_ran_on_other_nodes_than_asked_for_has_failed(results):

@@ -56,14 +56,15 @@ point() {  # point NAME PROGRAM...: $job/NAME.csv is there when all of it was me
 def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
     """The script for points of one kernel, and of the same ranks and nodes; `path` is where it
     will lie, `name` the job's name in Slurm."""
+    one = measured[0]
     asked = _options(plan, measured, path.with_suffix(".log"), name)
     body = _BODY.replace("@kill_after@", str(KILL_AFTER))
-    ranks, per_node = measured[0].ranks, measured[0].ranks // measured[0].nodes
-    body = body.replace("@begin@", plan.slurm.begin or jobs.begin(ranks, per_node))
-    programs = kernels.directory() / "bin"
+    begin = plan.slurm.begin or jobs.begin(one.ranks, one.ranks // one.nodes)
+    body = body.replace("@begin@", begin)
     lines = [
         "#!/bin/bash",
-        f"# {_about(measured)}, from {Path(plan.name).name}",
+        f"# {one.kernel}: ranks {one.ranks}, nodes {one.nodes}, points {len(measured)}; "
+        f"from {Path(plan.name).name}",
         *(f"#SBATCH --{option}={_quoted(value)}" for option, value in asked.items()),
         "#SBATCH --open-mode=append",
         "#SBATCH --no-requeue",
@@ -72,7 +73,7 @@ def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
         *plan.slurm.setup,
         "",
         f"job={shlex.quote(str(path.with_suffix('')))}",
-        f"kernels={shlex.quote(str(programs))}",
+        f"kernels={shlex.quote(str(kernels.directory() / 'bin'))}",
         f"limit={plan.limit:g}  # seconds for a point",
         "",
     ]
@@ -95,13 +96,6 @@ def measures(script: Path) -> list[Point]:
         points.named(name)
         for name in re.findall(r"^point (\S+)", script.read_text("utf-8"), re.MULTILINE)
     ]
-
-
-def _about(measured: list[Point]) -> str:
-    one, count = measured[0], len(measured)
-    what = f"{one.kernel}, {one.ranks} ranks on {one.nodes} nodes" if one.nodes > 1 else ""
-    what = what or f"{one.kernel}, {one.ranks} rank{'s' if one.ranks > 1 else ''} on 1 node"
-    return f"{what}: {count} point{'s' if count > 1 else ''}"
 
 
 def _options(plan: Plan, measured: list[Point], log: Path, name: str) -> dict[str, str]:
