@@ -13,8 +13,7 @@ _SWEEP = """\
 A sweep file:
 
   results = "results.csv"      relative to this file
-  source = "mpiexec"           or "slurm"; "engines" only from a notebook, see
-                               ringside.measure.campaign.run
+  source = "mpiexec"           or "slurm"; "engines" from a notebook: ringside.campaign.run
   repetitions = 100            timed and verified repetitions of a point
   warmup = 1                   repetitions before these, not in the table
   limit = 60                   seconds a point may take; one that takes longer has failed
@@ -115,8 +114,9 @@ def _parser() -> argparse.ArgumentParser:
         "campaign", help="measure a sweep into a table", epilog=_SWEEP, formatter_class=raw
     )
     one.add_argument("sweep", help="a TOML file, described below")
-    one.add_argument("--retry", action="store_true", help="try points that failed once more")
-    one.add_argument("--cancel", action="store_true", help="cancel the campaign's jobs in Slurm")
+    either = one.add_mutually_exclusive_group()
+    either.add_argument("--retry", action="store_true", help="try points that failed once more")
+    either.add_argument("--cancel", action="store_true", help="cancel the campaign's jobs in Slurm")
     one.set_defaults(command=_campaign)
     one = commands.add_parser(
         "report", help="three CSV reports from a table", epilog=_REPORT, formatter_class=raw

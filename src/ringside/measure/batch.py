@@ -236,7 +236,7 @@ def _conclude(plan: Plan, path: Path, job: Job, tell: Tell) -> None:
     for point in missing:
         points.fail(plan.results, point, f"{ended} before this point was measured; see {log}")
     if missing or job.state not in ("COMPLETED", UNKNOWN):
-        of = f"; {len(missing)} of its {len(measured)} points were not measured" if missing else ""
+        of = f"; not measured: {len(missing)} of its {len(measured)} points" if missing else ""
         last = "".join(f"\n    {line}" for line in said.splitlines()[-TAIL:])
         tell(f"failed: {path.stem}: {ended}{of}. {log}{' ends:' if last else ''}{last}", last=True)
     points.write(path.with_suffix(".ended"), [ended])

@@ -1,7 +1,7 @@
 """The script of a job: a line a point, each point's rows put in place as a whole.
 
-It is bash and needs nothing of Ringside but the kernels, so that it can be read, and sent again by
-hand. A script is also the record of which points its job measures.
+It is bash for people to read, and needs nothing of Ringside but the kernels. It is also the record
+of which points its job measures.
 """
 
 import math
