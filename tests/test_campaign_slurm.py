@@ -28,7 +28,7 @@ LIMIT = 100.0  # seconds for anything on a busy machine
 KERNELS = {"ring": "parity", "halo": "sendrecv", "ringshift": "sendrecv", "matrix": "packed"}
 KERNELS |= {"heat": "waitall", "pingpong": "blocking"}
 # Open MPI's ranks do not sleep while they wait: two at most.
-SPREAD = {2: [1, 2], 3: [1, 3], 4: [1, 2, 4]} if mpi.name() == "mpich" else {1: [1], 2: [1, 2]}
+SPREAD = {2: [1, 2], 3: [1, 3], 4: [1, 2, 4]} if mpi.kind() == "mpich" else {1: [1], 2: [1, 2]}
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +128,7 @@ def test_forty_jobs_three_of_them_failing_and_a_killed_submitter(slurm, results)
     given = sweep(results, *entries, slurm={"setup": setup})
     path, plan = toml(results, given), sweeps.plan(given)
     expected = {(p.kernel, p.ranks, p.nodes) for p in plan.points}
-    assert len(expected) >= (40 if mpi.name() == "mpich" else 16)
+    assert len(expected) >= (40 if mpi.kind() == "mpich" else 16)
 
     def files(ending: str) -> list[Path]:
         return list(points.folder(results).glob(ending))
@@ -354,7 +354,7 @@ def test_slurm_may_be_silent_for_a_while(results, monkeypatch):
 
 def test_what_ran_on_other_nodes_than_asked_for_has_failed(results):
     begin = "srun --mpi=pmi2 --nodes=1 --ntasks=2 --overcommit"
-    if mpi.name() == "openmpi":
+    if mpi.kind() == "openmpi":
         begin = f"{mpi.mpiexec()} -n 2 --host localhost:2"
     campaign.run(sweep(results, shift(nodes=[2]), slurm={"begin": begin}))
     [failure] = campaign.failures(results).to_dict("records")
