@@ -36,11 +36,12 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab my-lessons test soak bench lessons exercises kernels lint lock clean env
+.PHONY: help lab slurm my-lessons test soak bench lessons exercises kernels lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
 	@echo "              FRESH=1: new copies of the lessons; yours are kept beside them"
+	@echo "make slurm    JupyterLab at lesson 09, on a Slurm of four nodes on this machine"
 	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
 	@echo "make soak     the long random runs"
 	@echo "make bench    the bars, as ratios from one run"
@@ -58,13 +59,20 @@ help:
 	@echo "With PYTHON=python3.12 the environment is made from that Python."
 
 # Of the server's log only errors are shown, and the address, which stays the last line.
+LAB = "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$$PWD" \
+    --Application.log_level=ERROR --LabApp.extension_manager=readonly \
+    --KernelManager.transport_encryption=auto --LabApp.default_url=/lab/tree/my-lessons/
+
 lab: kernels my-lessons
 	@echo "Ringside: JupyterLab starts. Ctrl-C twice ends it."
-	@$(INSIDE) "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$$PWD" \
-	    --Application.log_level=ERROR \
-	    --LabApp.default_url=/lab/tree/my-lessons/00-the-cluster.ipynb \
-	    --LabApp.extension_manager=readonly --KernelManager.transport_encryption=auto \
-	    $(ROOT) $(LABARGS)
+	@$(INSIDE) $(LAB)00-the-cluster.ipynb $(ROOT) $(LABARGS)
+
+# A Slurm of four nodes on this machine, and JupyterLab on its login node: both end together.
+SLURM = "$(PY)" tests/slurm/nodes.py
+
+slurm: kernels my-lessons
+	@echo "Ringside: Slurm and JupyterLab start. Ctrl-C twice ends both."
+	@$(INSIDE) $(SLURM) $(LAB)09-on-a-cluster.ipynb $(ROOT) $(LABARGS)
 
 # Without the outputs: of one that is folded away JupyterLab shows the first line.
 EMPTY = "$(PY)" -m nbconvert --to notebook --log-level ERROR --ClearOutputPreprocessor.enabled=True
@@ -109,12 +117,15 @@ bench: kernels
 	@$(INSIDE) "$(PY)" bench/network.py
 
 # As nbval will run them: without progress lines, and without the times of the run in the file.
+EXECUTE = "$(PY)" -m nbconvert --to notebook --execute --inplace \
+    --ExecutePreprocessor.timeout=120 --ExecutePreprocessor.record_timing=False \
+    --ExecutePreprocessor.store_widget_state=False --KernelManager.transport_encryption=auto
+ON_NODES = notebooks/09-on-a-cluster.ipynb
+
+lessons: export IPP_NONINTERACTIVE := 1
 lessons: kernels
-	@IPP_NONINTERACTIVE=1 "$(PY)" -m nbconvert --to notebook --execute --inplace \
-	    --ExecutePreprocessor.timeout=120 --ExecutePreprocessor.record_timing=False \
-	    --ExecutePreprocessor.store_widget_state=False \
-	    --KernelManager.transport_encryption=auto notebooks/[0-9][0-9]-*.ipynb \
-	    notebooks/solutions/*.ipynb
+	@$(INSIDE) $(SLURM) $(EXECUTE) $(ON_NODES)
+	@$(EXECUTE) $(filter-out $(ON_NODES),$(LESSONS)) notebooks/solutions/*.ipynb
 
 # What is handed out, from the solutions.
 exercises: env

@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from slurm import nodes
 
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
+ON_NODES = ("09-on-a-cluster",)  # run on the login node of a Slurm
 ANSWER = "*Your answer:*"
 PREDICTED = re.compile(r"(\w+) = ringside\.predict\(")
 
@@ -25,10 +27,25 @@ def code_cells(path):
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
-def test_runs_as_committed(lesson, tmp_path):
-    environment = os.environ | {"IPYTHONDIR": str(tmp_path), "IPP_NONINTERACTIVE": "1"}
-    command = [sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider"]
+@pytest.fixture
+def login(lesson, tmp_path):
+    """Where the lesson runs: what a command begins with there, and its environment."""
+    if lesson.stem not in ON_NODES:
+        yield [], os.environ | {"IPYTHONDIR": str(tmp_path)}
+        return
+    if lacking := nodes.missing():
+        pytest.skip(f"NOT RUN: {lesson.stem}, as {', '.join(lacking)} is missing. {nodes.INSTALL}")
+    home = tmp_path / "home"
+    home.mkdir()
+    with nodes.running(home) as slurm:
+        yield slurm.command(), slurm.environment()
+
+
+def test_runs_as_committed(lesson, login):
+    begin, environment = login
+    command = [*begin, sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider"]
     command += ["--nbval-cell-timeout=120", f"--rootdir={NOTEBOOKS}", str(lesson)]
+    environment |= {"IPP_NONINTERACTIVE": "1"}
     run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
     assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
 

@@ -87,9 +87,13 @@ class Slurm:
         return ["nsenter", "--target", target, *spaces, "--wd=.", *map(str, words)]
 
     def environment(self) -> dict[str, str]:
-        """What a process needs to be a client of it, without what another Slurm has set."""
+        """What a process needs to be a client of it, without what another Slurm has set, and with
+        IPython's files where all nodes see them."""
         own = {name: value for name, value in os.environ.items() if not name.startswith("SLURM")}
-        return own | {"SLURM_CONF": str(self.home / "slurm.conf")}
+        return own | {
+            "SLURM_CONF": str(self.home / "slurm.conf"),
+            "IPYTHONDIR": str(self.home / "ipython"),
+        }
 
     def said(self, *words: str, node: str | None = None, limit: float = 30.0) -> str:
         """What a command there prints; raises CalledProcessError or TimeoutExpired."""
@@ -290,12 +294,9 @@ def main() -> int:
     )
     with running(home) as slurm:
         command = subprocess.Popen(slurm.command(*sys.argv[1:]), env=slurm.environment())
-        try:
-            return command.wait()
-        except KeyboardInterrupt:  # the command had it too, and may have something to put away
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                command.wait(10)
-            return 130
+        # The command has Ctrl-C too: what it means is for that one to say.
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        return command.wait()
 
 
 if __name__ == "__main__":

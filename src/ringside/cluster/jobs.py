@@ -98,8 +98,9 @@ def ask(*words: str, asked: Mapping[str, str] = MappingProxyType({})) -> str:
         )
     except FileNotFoundError:
         raise ClusterError(
-            f"there is no {words[0]} on this machine. Slurm's commands are on the login nodes of a "
-            "cluster: start JupyterLab there, or leave out launcher='slurm'"
+            f"there is no {words[0]} on this machine: Slurm's commands are on the login nodes of a "
+            "cluster. Start JupyterLab there, or by `make slurm` on a machine of your own, which "
+            "has a small Slurm run beside it; or leave out launcher='slurm'"
         ) from None
     except subprocess.TimeoutExpired:
         raise ClusterError(
