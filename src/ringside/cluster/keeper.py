@@ -283,7 +283,15 @@ class Keeper:
         self._become("ending")
         await self._end_ranks(grace=0)
         log = files.log_tail(self.run, "engines.log")
-        self.error = f"{reason}. Their log ends with:\n{log}" if log else f"{reason}; no log"
+        if log:
+            self.error = f"{reason}. Their log ends with:\n{log}"
+        elif self.asked is None:
+            self.error = f"{reason}; no log"
+        else:
+            self.error = (
+                f"{reason}, and nothing was written into {self.run}. If the nodes do not see that "
+                "folder: the environment variable IPYTHONDIR names one that they do"
+            )
         self._become("failed")
 
     def _controller_ended(self, _=None) -> None:

@@ -117,6 +117,14 @@ def address(asked: Asked) -> str:
     """This machine's address as the nodes of the cluster reach it: the one it has towards Slurm's
     own controller, unless another is asked for."""
     if asked.address:
+        try:
+            with socket.socket() as one:
+                one.bind((asked.address, 0))
+        except OSError as error:
+            raise ClusterError(
+                f"this machine cannot be reached by address={asked.address!r} ({error.strerror}): "
+                "that is none of its own. `ip -brief address` lists those it has"
+            ) from None
         return asked.address
     found = re.search(
         r"^SlurmctldHost\[0\]\s*=\s*([^\s(]+)(?:\(([^)]+)\))?",
@@ -178,7 +186,8 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
     def write_batch_script(self, n=1):
         """Write the job's script."""
         begin = self.asked.begin or jobs.begin(n, self.per_node(n))
-        exports = [f"export {name}={shlex.quote(text)}" for name, text in self.get_env().items()]
+        wanted = {"RINGSIDE_RANKS": str(n), **self.get_env()}
+        exports = [f"export {name}={shlex.quote(text)}" for name, text in wanted.items()]
         lines = [
             "#!/bin/bash",
             *(f"#SBATCH --{name}={shlex.quote(text)}" for name, text in self.options(n).items()),

@@ -129,6 +129,18 @@ def load_mpi():
     return MPI
 
 
+def require_all(MPI) -> None:
+    """End this process with a plain message when not all ranks of its job are in MPI_COMM_WORLD."""
+    wanted, found = int(os.environ["RINGSIDE_RANKS"]), MPI.COMM_WORLD.Get_size()
+    if found != wanted:
+        sys.exit(
+            f"{PREFIX} on {socket.gethostname()} a rank was told that it is {MPI.COMM_WORLD.rank} "
+            f"of {found}, and {wanted} were begun: the command that begins them and the MPI "
+            "library speak different dialects (PMI). Name another: ringside.start(..., "
+            "begin='srun --mpi=pmi2'); `srun --mpi=list` lists what this Slurm speaks"
+        )
+
+
 def forget_shared_memory(MPI) -> None:
     """Remove the names of what the ranks of a node share, which they keep: srun ends the others of
     a rank that crashed by SIGKILL, and nobody on their node would remove it."""
@@ -190,6 +202,7 @@ def main() -> None:
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     if "RINGSIDE_JOB" in os.environ:
+        require_all(MPI)
         forget_shared_memory(MPI)
     # Nobody attaches a debugger to a rank, and it would cost each of them 29 MB.
     sys.modules["debugpy"] = None
