@@ -11,7 +11,7 @@ from ringside.cfunctions import crash_line
 from ringside.cluster import files, jobs
 
 _ABORT = re.compile(
-    r"MPI_ABORT was invoked on rank (\d+).*?Errorcode: (\d+)"
+    r"MPI_ABORT was invoked on rank (\d+).*?[Ee]rrorcode:? (\d+)"
     r"|Abort\((\d+)\) on node \d+ \(rank (\d+) in comm 0\)",
     re.DOTALL,
 )
