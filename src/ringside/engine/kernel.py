@@ -19,7 +19,7 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
-from ringside.engine.tracebacks import LastingRank, cause, without_library
+from ringside.engine.tracebacks import LastingRank, cause, in_their_lines, without_library
 from ringside.errors import PREFIX, WIDTH, plain
 from ringside.watch import scope, waitfor
 
@@ -39,6 +39,11 @@ class RingsideShell(ZMQInteractiveShell):
 
     shown = None
     cause = None
+
+    def init_traceback_handlers(self, custom_exceptions):
+        """IPython's own, but with the lines in which errors were raised."""
+        super().init_traceback_handlers(custom_exceptions)
+        self.InteractiveTB.get_records = in_their_lines(self.InteractiveTB.get_records)
 
     def ask_exit(self):
         """`exit()` in a cell: a rank that left would take all others with it."""

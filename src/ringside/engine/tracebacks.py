@@ -30,6 +30,23 @@ def without_library(traceback):
     return types.TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
+def in_their_lines(get_records):
+    """IPython's (9.18) VerboseTB.get_records; of a cell, whose file there is none of, it tells the
+    line where the frame has got to since, in a `finally` say, for the one that raised."""
+
+    def records(etb, context, tb_offset):
+        lines, tb = {}, etb
+        while tb is not None:
+            lines[id(tb.tb_frame)] = tb.tb_lineno
+            tb = tb.tb_next
+        found = get_records(etb, context, tb_offset)
+        for record in found:
+            record.lineno = lines.get(id(record.frame), record.lineno)
+        return found
+
+    return records
+
+
 def cause(error: BaseException) -> BaseException | None:
     """The error during whose handling the scope's came; None: it came by itself."""
     came_of = error
