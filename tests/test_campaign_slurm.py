@@ -241,7 +241,7 @@ def test_the_script_asks_for_what_the_sweep_does(tmp_path):
         '"ib&gpu"',
     )
     assert found["output"].endswith("/50%%/job.log")
-    assert found["time"] == "5"  # minutes: twice the limit and what it takes to end, and one more
+    assert found["time"] == "5"  # minutes: twice the limit and 20 s more, and one around them
     assert '"$limit" run it "${@:2}"' in path.read_text()
 
 
@@ -350,6 +350,17 @@ def test_slurm_may_be_silent_for_a_while(results, monkeypatch):
     asked.clear()
     with pytest.raises(campaign.CampaignError, match=r"controller\n1 job in Slurm did not end"):
         campaign.run(sweep(results, shift(bytes=[4])))
+
+
+def test_a_point_at_its_limit_leaves_nothing_and_the_next_is_measured(slurm, results):
+    stuck = {"kernel": "ring", "variants": ["ssend", "parity"], "ranks": [2], "nodes": [1, 2]}
+    table = campaign.run(sweep(results, stuck | {"bytes": [8]}, limit=5))
+    assert table["variant"].unique().tolist() == ["parity"]
+    assert len(table) == 4
+    failed = campaign.failures(results)
+    assert failed[["variant", "nodes"]].to_numpy().tolist() == [["ssend", 1], ["ssend", 2]]
+    assert failed["reason"].str.startswith("did not end within 5 s").all()
+    assert left(slurm, results) == []
 
 
 def test_what_ran_on_other_nodes_than_asked_for_has_failed(results):

@@ -18,6 +18,7 @@ from ringside.measure.sweeps import Plan
 from ringside.measure.tables import Point
 
 KILL_AFTER = 10  # seconds from being asked to end to being ended, for a point at its limit
+TIDY = 10  # seconds to put away what the ranks of a failed point have left
 AROUND = 60  # seconds of a job's time for what is not a point
 
 _BODY = """\
@@ -34,7 +35,7 @@ trap 'exit 143' TERM    # Slurm ends the job: what is being measured then has no
 failed=0
 
 point() {  # point NAME PROGRAM...: $job/NAME.csv is there when all of it was measured
-    local new="$job/$1.new" err="$job/$1.err" status=0
+    local new="$job/$1.new" err="$job/$1.err" status=0 begun=$SECONDS
     echo "$(date +%T) $1"
     timeout --kill-after=@kill_after@ "$limit" @begin@ "${@:2}" \\
         </dev/null >"$new" 2>"$err" || status=$?
@@ -46,8 +47,17 @@ point() {  # point NAME PROGRAM...: $job/NAME.csv is there when all of it was me
         failed=1
         { echo "$status $limit"; cat "$err"; } >"$new"
         mv "$new" "$job/$1.failed"
+        tidy "$((SECONDS - begun + 2)) seconds ago"
     fi
     rm "$err"
+}
+
+# Ranks that were ended leave shared memory on their nodes: what is new there and nobody has open.
+tidy() {
+    timeout @tidy@ srun --mpi=none --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c '
+        find /dev/shm -maxdepth 1 -type f -user "$(id -u)" -newermt "$1" | while read -r file; do
+            grep -qsF "$file" /proc/[0-9]*/maps || rm -f "$file"
+        done' tidy "$1" </dev/null || true
 }
 
 """
@@ -58,7 +68,7 @@ def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
     will lie, `name` the job's name in Slurm."""
     one = measured[0]
     asked = _options(plan, measured, path.with_suffix(".log"), name)
-    body = _BODY.replace("@kill_after@", str(KILL_AFTER))
+    body = _BODY.replace("@kill_after@", str(KILL_AFTER)).replace("@tidy@", str(TIDY))
     begin = plan.slurm.begin or jobs.begin(one.ranks, one.ranks // one.nodes)
     body = body.replace("@begin@", begin)
     lines = [
@@ -100,7 +110,7 @@ def measures(script: Path) -> list[Point]:
 
 def _options(plan: Plan, measured: list[Point], log: Path, name: str) -> dict[str, str]:
     ranks, nodes = measured[0].ranks, measured[0].nodes
-    seconds = len(measured) * (plan.limit + KILL_AFTER) + AROUND
+    seconds = len(measured) * (plan.limit + KILL_AFTER + TIDY) + AROUND
     asked = {
         "job-name": name,
         "partition": plan.slurm.partition,
