@@ -12,6 +12,7 @@ import contextlib
 import os
 import pwd
 import random
+import re
 import shlex
 import shutil
 import signal
@@ -238,10 +239,21 @@ wait
 """
 
 
+def _first(pid: int) -> bool:
+    """Whether it is the first process of its namespace, and not one that this has just begun."""
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+    except OSError:
+        return False
+    return re.search(r"^NSpid:.*\s1$", status, re.MULTILINE) is not None
+
+
 def _pids(home: Path) -> dict[str, int]:
     """The first process of each node, as this namespace numbers them."""
     found = {}
     for process in psutil.process_iter(["cmdline", "pid"]):
+        if not _first(process.pid):
+            continue
         words = process.info["cmdline"] or []
         # bash becomes slurmd on a node.
         if words[:1] == ["bash"] and words[1:2] == [str(home / "node")]:
@@ -249,7 +261,7 @@ def _pids(home: Path) -> dict[str, int]:
         elif "-N" in words and Path(words[0]).name == "slurmd":
             with contextlib.suppress(psutil.Error):
                 if process.environ().get("SLURM_CONF") == str(home / "slurm.conf"):
-                    found.setdefault(words[-1], process.info["pid"])
+                    found[words[-1]] = process.info["pid"]
     return found
 
 
