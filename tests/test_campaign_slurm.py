@@ -14,7 +14,7 @@ import psutil
 import pytest
 from slurm import nodes
 
-from ringside import kernels, mpi
+from ringside import kernels, mpi, processes
 from ringside.errors import ClusterError
 from ringside.measure import batch, campaign, points, script, sweeps, tables
 
@@ -193,7 +193,8 @@ def left(slurm, results) -> list[str]:
     for node in slurm.nodes:
         found += slurm.said("ls", "/dev/shm", node=node).split()
     inside = [one for pid in slurm.nodes.values() for one in psutil.Process(pid).children(True)]
-    found += [one.name() for one in inside if one.name() in kernels.names()]
+    ranks = [one for one in inside if processes.alive(one.pid)]  # slurmd reaps no orphans
+    found += [one.name() for one in ranks if one.name() in kernels.names()]
     return found
 
 

@@ -685,6 +685,13 @@ def test_an_error_shows_the_cell_and_no_inner_function_of_the_library(view):
     assert "mpi4py" not in text
 
 
+def test_an_error_that_goes_through_a_finally_shows_where_it_was_raised(view):
+    with pytest.raises(CompositeError) as caught:
+        view.execute("try:\n    1 / 0\nfinally:\n    x = 1")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(caught.value.render_traceback()))
+    assert re.search(r"----> 2 +1 / 0", text)
+
+
 def test_a_name_that_the_ranks_do_not_have_is_told_in_a_line(view):
     with pytest.raises(CompositeError) as caught:
         view["never_set"]

@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import nbformat
+import notebook
 import numpy as np
 import pytest
 
@@ -360,6 +361,65 @@ def test_every_rule_catches_something():
     wanted |= {rule.name for exercise in EXERCISES.values() for rule in exercise.rules}
     caught |= {"leaves an array alone while it is being sent", "keeps within its arrays"}  # above
     assert wanted <= caught
+
+
+NOTEBOOK = """
+import signal, sys
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell.instance(colors="nocolor", xmode="Minimal")
+shell.history_manager.enabled = False
+def run(cell):
+    error = shell.run_cell(cell).error_in_exec
+    print(f"<{type(error).__name__}: {' '.join(str(error).split())}>")
+run("from ringside.check import check")
+"""
+
+
+def as_in_a_notebook(lines: str) -> list[str]:
+    """The errors of the cells that the lines run, in a shell in which somebody looks on."""
+    done = subprocess.run(
+        [sys.executable, "-c", NOTEBOOK + lines],
+        env=notebook.as_a_person(),
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=True,
+    )
+    assert "Traceback" not in done.stdout
+    return re.findall(r"<(\w+: .*)>", done.stdout)
+
+
+def test_what_is_judged_is_the_newest_cell_that_ran():
+    said = as_in_a_notebook(
+        """
+run("def once_round(comm, mine):\\n    return 'old'")
+run("%%px\\ndef once_round(comm, mine):\\n    return 'not run'")
+run("check('01-token')")
+run("def once_arround(comm, mine):\\n    return mine")
+run("check('01-token')")
+run("def once_round(comm, mine):\\n    raise OSError('new')")
+run("check('01-token')")
+"""
+    )
+    kinds = [one.partition(":")[0] for one in said]
+    assert kinds[2:] == ["UsageError", *(3 * ["CheckFailed", "NoneType"])[:-1]]
+    assert "not run" not in said[3]
+    assert "the newest cell defines once_arround" in said[5]
+    assert "OSError: new" in said[7]
+
+
+def test_a_check_that_is_stopped_says_so_and_leaves_nothing():
+    before = left_in_shared_memory()
+    said = as_in_a_notebook(
+        """
+signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
+run("def once_round(comm, mine):\\n    while True: pass")
+signal.alarm(6)
+run("check('01-token')")
+"""
+    )
+    assert said[-1] == "CheckStopped: stopped at 2 ranks. Nothing of it runs any more."
+    assert left_in_shared_memory() <= before
 
 
 def test_an_unknown_exercise_is_named_with_the_nearest():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 import random
 import re
 import tempfile
@@ -10,6 +11,7 @@ import textwrap
 from pathlib import Path
 
 from IPython import get_ipython
+from IPython.core.error import UsageError
 from IPython.display import display
 
 from ringside import cfunctions
@@ -34,13 +36,21 @@ class CheckFailed(AssertionError):
         return [f"CheckFailed: {self}"]
 
 
-def judge(exercise: Exercise, cell: str, seed: int) -> Broken | None:
-    """The first rule that the function in this cell breaks, or None: it is right. Raises
-    CompileError."""
+class CheckStopped(KeyboardInterrupt):
+    """Somebody stopped a check."""
+
+    def _render_traceback_(self) -> list[str]:
+        return [f"CheckStopped: {self}"]
+
+
+def judge(exercise: Exercise, cell: str, seed: int, tell=lambda ranks: None) -> Broken | None:
+    """The first rule that the function in this cell breaks, or None: it is right. `tell` is called
+    with the number of ranks before each trial. Raises CompileError."""
     with tempfile.TemporaryDirectory(prefix="ringside-cell-") as folder:
         library = cfunctions.compile_cell(cell, Path(folder))[0] if exercise.c else None
         for ranks in exercise.ranks:
             seed += 1
+            tell(ranks)
             broken = rules.first_broken(attempt(exercise, cell, ranks, seed, True, library))
             if broken and broken.trial.kind == "deadlock":
                 # Every send has waited for its receive: would it end where some need not?
@@ -54,6 +64,7 @@ def judge(exercise: Exercise, cell: str, seed: int) -> Broken | None:
                 return broken
         if exercise.is_serial:
             return None
+        tell(TURNED)
         turned = rules.first_broken(attempt(exercise, cell, TURNED, seed, True, library, True))
         if turned and turned.rule in (rules.VALUES.name, rules.ENDS):
             return Broken(*rules.OWN_COMMUNICATOR, ("Here the two differ.",), turned.trial)
@@ -80,10 +91,17 @@ def check(name: str) -> None:
     """
     exercise = _exercise(name)
     cell = _newest_cell(exercise)
+    tried = []
     try:
-        broken = judge(exercise, cell, random.randrange(2**32))
+        broken = judge(exercise, cell, random.randrange(2**32), _teller(name, tried))
     except cfunctions.CompileError as error:
         raise CheckFailed(f"the C does not compile.\n{error}", "compiles") from None
+    except KeyboardInterrupt:
+        raise CheckStopped(
+            f"stopped at {_on(tried[-1])}. Nothing of it runs any more." if tried else "stopped."
+        ) from None
+    finally:
+        _show("")
     if broken is None:
         print(_praise(exercise))
         return
@@ -91,10 +109,32 @@ def check(name: str) -> None:
     raise CheckFailed(message(exercise, broken), broken.rule, broken.trial.ranks)
 
 
+def _on(ranks: int) -> str:
+    return "1 rank" if ranks == 1 else f"{ranks} ranks"
+
+
+def _teller(name: str, tried: list[int]):
+    """Notes each number of ranks that is tried, and shows it with those before."""
+
+    def tell(ranks: int) -> None:
+        done = ", ".join(map(str, dict.fromkeys(tried)))
+        _show(f"{name}: trying {_on(ranks)} ..." + (f" (right on {done})" if done else ""))
+        tried.append(ranks)
+
+    return tell
+
+
+def _show(text: str) -> None:
+    """On a line that the next one takes the place of, where somebody looks on."""
+    if os.environ.get("IPP_NONINTERACTIVE", "") in ("", "0"):
+        print(f"\r{text:<70}" + ("" if text else "\r"), end="", flush=True)
+
+
 def message(exercise: Exercise, broken: Broken) -> str:
     """What is not right yet: the rule, on how many ranks, what happened, and why it matters."""
-    on = "1 rank" if broken.trial.ranks == 1 else f"{broken.trial.ranks} ranks"
-    head = f"{exercise.function} on {on}: not yet a function that {broken.rule}."
+    head = (
+        f"{exercise.function} on {_on(broken.trial.ranks)}: not yet a function that {broken.rule}."
+    )
     lines = [head, *(f"  {word}" for word in broken.words), broken.why]
     return "\n".join(part for line in lines for part in _wrapped(line))
 
@@ -137,11 +177,26 @@ def without_magic(cell: str) -> str:
 
 
 def _newest_cell(exercise: Exercise) -> str:
-    shell = get_ipython()
-    before = shell.history_manager.input_hist_raw if shell is not None else []
-    for cell in (*reversed(_run_since), *reversed(before)):
-        if cell.startswith("%%c") == exercise.c and defines(without_magic(cell), exercise):
-            return without_magic(cell)
+    """Raises CheckFailed where a newer one defines a function of nearly that name."""
+    near = []
+    for cell in (*reversed(_run_since), *reversed(_run_before)):
+        text = without_magic(cell)
+        if cell.startswith("%%c") != exercise.c:
+            continue
+        if defines(text, exercise) and not near:
+            return text
+        if defines(text, exercise):
+            break
+        pattern = r"\b(\w+)\s*\([^;{]*\)\s*\{" if exercise.c else r"^(?:async )?def (\w+)"
+        names = re.findall(pattern, text, re.MULTILINE)
+        near = near or difflib.get_close_matches(exercise.function, names, 1, 0.8)
+    if near:
+        raise CheckFailed(
+            f"the newest cell defines {near[0]}, and this exercise asks for {exercise.function}. "
+            f"Mend the name there and run it, or run the cell that defines {exercise.function} "
+            "again; then this one",
+            "is there",
+        )
     raise CheckFailed(
         f"no cell that was run here defines {exercise.function}. Run the one in which you write "
         "it, then this one again",
@@ -149,12 +204,21 @@ def _newest_cell(exercise: Exercise) -> str:
     )
 
 
-_run_since: list[str] = []  # cells, since this module came; the shell's own list has not all
+_run_before: list[str] = []  # cells, until this module came
+_run_since: list[str] = []  # and since then, but for those of which nothing was run
+
+
+def _ended(result) -> None:
+    """A cell whose magic is not there has not been run: %%px comes with the cluster."""
+    if isinstance(result.error_in_exec, UsageError) and result.info.raw_cell in _run_since:
+        _run_since.remove(result.info.raw_cell)
 
 
 def _listen() -> None:
     if (shell := get_ipython()) is not None:
+        _run_before.extend(shell.history_manager.input_hist_raw)
         shell.events.register("pre_run_cell", lambda info: _run_since.append(info.raw_cell or ""))
+        shell.events.register("post_run_cell", _ended)
 
 
 _listen()
