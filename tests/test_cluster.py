@@ -327,7 +327,7 @@ def script(path: Path, text: str) -> Path:
 def test_the_engines_log_is_shown_when_they_do_not_start(tmp_path):
     mpiexec = script(tmp_path / "mpiexec", "echo the library is missing; exit 3")
     text = start_that_fails(f"mpi.mpiexec = lambda: {str(mpiexec)!r}", tmp_path)
-    assert "ended while they were starting" in text
+    assert "ended while the ranks were starting" in text
     assert "the library is missing" in text
 
 

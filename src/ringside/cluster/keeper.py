@@ -177,7 +177,7 @@ class Keeper:
             await asyncio.sleep(TICK)
             pids, now = files.pids(self.run), time.monotonic()
             if any(pid is None or not processes.alive(pid) for pid in pids.values()):
-                return await self._fail("the engines ended while they were starting")
+                return await self._fail("the engines ended while the ranks were starting")
             if self.job is not None and self.job.waiting:
                 begun = now
             if self._client is not None and (self.asked is not None or len(pids) == self.n):
