@@ -347,6 +347,25 @@ def test_a_setup_that_fails_is_shown_at_once(another):
     assert "module_that_is_not_there: command not found" in failed["text"]
 
 
+def test_ranks_that_do_not_know_of_each_other_are_told_as_that(another):
+    alone = another.run("ringside.start(4, begin='srun')", LIMIT, error="ClusterError")
+    assert "a rank was told that it is 0 of 1, and 4 were begun" in alone["text"]
+
+
+def test_an_address_of_another_machine_is_refused_at_once(another, slurm):
+    before = jobs(slurm)
+    refused = another.run("ringside.start(4, address='192.0.2.7')", error="ClusterError")
+    assert "address='192.0.2.7'" in refused["text"] and "none of its own" in refused["text"]
+    assert jobs(slurm) == before
+
+
+def test_a_home_that_the_nodes_do_not_see_is_told_as_that(slurm):
+    notebook = Notebook(slurm, IPYTHONDIR="/tmp/not-shared")
+    lost = notebook.run("ringside.start(4)", LIMIT, error="ClusterError")
+    assert "nothing was written into /tmp/not-shared" in lost["text"]
+    notebook.close()
+
+
 def test_a_job_that_waits_says_why_and_is_not_left_in_the_queue(another, slurm):
     before = set(jobs(slurm))
     slurm.said("scontrol", "update", "nodename=n4", "state=drain", "reason=cleaning")

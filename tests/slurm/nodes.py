@@ -305,10 +305,10 @@ def main() -> int:
         start_new_session=True,
     )
     with running(home) as slurm:
-        command = subprocess.Popen(slurm.command(*sys.argv[1:]), env=slurm.environment())
-        # The command has Ctrl-C too: what it means is for that one to say.
+        # Ctrl-C is for the command alone, not for what stands between.
         signal.signal(signal.SIGINT, signal.SIG_IGN)
-        return command.wait()
+        command = slurm.command("env", "--default-signal=INT", *sys.argv[1:])
+        return subprocess.run(command, env=slurm.environment()).returncode
 
 
 if __name__ == "__main__":
