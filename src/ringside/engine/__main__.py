@@ -133,6 +133,7 @@ def require_all(MPI) -> None:
     """End this process with a plain message when not all ranks of its job are in MPI_COMM_WORLD."""
     wanted, found = int(os.environ["RINGSIDE_RANKS"]), MPI.COMM_WORLD.Get_size()
     if found != wanted:
+        processes.remove(processes.shared_memory([os.getpid()]))  # the job may end before MPI does
         sys.exit(
             f"{PREFIX} on {socket.gethostname()} a rank was told that it is {MPI.COMM_WORLD.rank} "
             f"of {found}, and {wanted} were begun: the command that begins them and the MPI "
