@@ -23,7 +23,7 @@ from jupyter_client.manager import KernelManager
 
 import ringside
 from ringside import errors, locks, mpi, processes
-from ringside.cluster import client, files, room
+from ringside.cluster import client, files, jobs, room
 
 LIMIT = 60  # seconds for anything that starts a cluster on a busy machine
 SETUP = """
@@ -336,6 +336,18 @@ def test_engines_that_never_come_end_the_start_in_time(tmp_path):
     text = start_that_fails(f"mpi.mpiexec = lambda: {str(mpiexec)!r}", tmp_path, timeout=5)
     assert "0 of 2 ranks were ready after 5 s" in text
     assert "waiting for the doctor" in text
+
+
+@pytest.mark.parametrize(("slurm", "over"), [("exit 1", False), ("exit 0", True)])
+def test_a_job_is_forgotten_only_when_slurm_says_that_it_is_over(
+    slurm, over, tmp_path, monkeypatch
+):
+    for name in ("scancel", "squeue"):
+        script(tmp_path / name, slurm)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    jobs.note(tmp_path, "ringside-1")
+    assert jobs.cancel(tmp_path, 2.0) is over
+    assert jobs.noted(tmp_path) == ([] if over else ["ringside-1"])
 
 
 def test_a_busy_port_is_named(tmp_path):

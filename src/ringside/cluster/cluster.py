@@ -23,6 +23,7 @@ JOB_START_LIMIT = 3600.0  # most of it in the queue
 ATTEMPTS = 3  # another program, or notebook, may take a port between its choice and its use
 DRAIN_LIMIT = 5.0
 RESTART_LIMIT = 60.0
+EARLIER_LIMIT = 5.0  # seconds for Slurm to end what another notebook has left
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died
 QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
 TICK = 0.03
@@ -206,8 +207,10 @@ class Cluster:
             for run in files.directories():
                 if not files.owned(run):
                     files.end_ranks(run, grace=0)
-                    jobs.cancel(run)
-                    files.clear(run)
+                    if jobs.noted(run):
+                        _say("asking Slurm to end the job of an earlier notebook ...")
+                    if jobs.cancel(run, EARLIER_LIMIT):
+                        files.clear(run)
             if self.place is None:
                 room.check(n, self._run)
             self._lock = files.own(self._run)

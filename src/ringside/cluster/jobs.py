@@ -189,9 +189,10 @@ def forget(run: Path, name: str) -> None:
     new.replace(run / "jobs")
 
 
-def cancel(run: Path) -> None:
-    """End all jobs of the cluster in `run`, also one that is just being submitted."""
-    deadline = time.monotonic() + CANCEL_LIMIT
+def cancel(run: Path, limit: float = CANCEL_LIMIT) -> bool:
+    """End all jobs of the cluster in `run`, also one that is just being submitted. False: Slurm was
+    silent for `limit` seconds, and what it may have stays noted."""
+    deadline = time.monotonic() + limit
     for name in noted(run):
         gone_since = None
         while time.monotonic() < deadline:
@@ -208,5 +209,6 @@ def cancel(run: Path) -> None:
                     break
             time.sleep(0.3)
         else:
-            return
+            return False
         forget(run, name)
+    return True
