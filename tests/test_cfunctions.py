@@ -1,5 +1,6 @@
 """C in a cell: compiled with its lines counted as the cell's, on every rank, replaced, crashing."""
 
+import re
 import subprocess
 import sys
 import textwrap
@@ -27,6 +28,9 @@ int shift(const double *mine, double theirs[], int n, MPI_Comm comm) {
 
 double half(double x) { return x / 2; }
 int fails(void) { return MPI_ERR_TAG; }
+int unwritten(void) { return MPI_ERR_OTHER; }
+int counts(void) { return -1; }
+int nobody(double *x, MPI_Comm comm) { return MPI_Send(x, 1, MPI_DOUBLE, 99, 0, comm); }
 void twice(void (*work)(void)) { work(); work(); }
 int stuck(double *x, MPI_Comm comm)
 {
@@ -54,6 +58,9 @@ def test_prototypes_are_read_as_a_compiler_would():
         "int shift(const double *mine, double *theirs, int n, MPI_Comm comm)",
         "double half(double x)",
         "int fails()",
+        "int unwritten()",
+        "int counts()",
+        "int nobody(double *x, MPI_Comm comm)",
         "void twice(void (*work)(void))",
         "int stuck(double *x, MPI_Comm comm)",
     ]
@@ -110,9 +117,25 @@ def test_a_wrong_argument_is_named_and_no_rank_calls(view, call, words):
     view.execute("shift(np.ones(1), theirs[:1].copy(), 1, comm)")
 
 
-def test_an_error_code_is_raised(view):
-    with pytest.raises(ringside.cluster.client.RankErrors, match="tag"):
-        view.execute("fails()")
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        ("fails()", r"fails returned MPI_ERR_TAG \(invalid tag\)$"),
+        ("unwritten()", r"unwritten returned MPI_ERR_OTHER \(.*\)\. So does .* not written yet$"),
+        ("counts()", "counts returned -1, no error code of MPI$"),
+        ("nobody(mine, comm)", r"nobody returned MPI_ERR_RANK \(MPI_Send to rank 99: .*\)$"),
+    ],
+)
+def test_an_error_code_is_raised_and_says_which_function_returned_it(view, call, words):
+    with pytest.raises(ringside.cluster.client.RankErrors) as caught:
+        view.execute(call)
+    assert [name for name, *_ in caught.value.elist] == ["MPIError"] * 4
+    for _, text, *_ in caught.value.elist:
+        assert re.search(words, text)
+    view.execute(
+        f"try:\n    {call}\nexcept MPI.Exception as error:\n    kind = error.Get_error_class()"
+    )
+    assert all(view["kind"])
 
 
 def test_a_deadlock_in_c_ends_like_any_other(view):

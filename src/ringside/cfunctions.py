@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import ctypes
+import functools
 import hashlib
 import os
 import re
@@ -20,6 +21,7 @@ from pathlib import Path
 import numpy as np
 
 from ringside import mpi
+from ringside.errors import PREFIX, plain
 
 LIMIT = 60  # seconds the compiler gets
 CRASH = Path(__file__).with_name("crash.c")
@@ -227,13 +229,64 @@ def _callable(loaded: ctypes.CDLL, prototype: Prototype):
         answer = function(*map(_converted, given, parameters, [prototype.name] * len(given)))
         if prototype.returns == "int":
             if answer != MPI.SUCCESS:
-                raise MPI.Exception(answer)
+                raise _returned(prototype.name, answer)
             return None
         return answer
 
     call.__name__ = call.__qualname__ = prototype.name
     call.__doc__ = f"{prototype}, in C."
     return call
+
+
+def _returned(function: str, code: int) -> Exception:
+    """The error to raise for what a function returned; the scope's own stay as they are."""
+    from mpi4py import MPI
+
+    try:
+        kind, said = MPI.Get_error_class(code), plain(MPI.Exception(code))
+    except MPI.Exception:
+        kind = said = ""
+    if said.startswith(PREFIX):
+        return MPI.Exception(code)
+    name = _names_of_errors().get(kind)
+    if name is None or (name == "MPI_ERR_UNKNOWN" and code < 0):
+        return _error_of_c()(MPI.ERR_UNKNOWN, f"{function} returned {code}, no error code of MPI")
+    said = said.removeprefix(f"{name}: ")
+    said = said if said.startswith("MPI_") else said[:1].lower() + said[1:]
+    text = f"{function} returned {name} ({said})"
+    if code == MPI.ERR_OTHER:
+        text += ". So does a function whose body is not written yet"
+    return _error_of_c()(code, text)
+
+
+@functools.cache
+def _names_of_errors() -> dict[int, str]:
+    """By its number, the name of each of MPI's classes of errors."""
+    from mpi4py import MPI
+
+    names = [name for name in vars(MPI) if name.startswith("ERR_") and name != "ERR_LASTCODE"]
+    return {getattr(MPI, name): f"MPI_{name}" for name in names}
+
+
+@functools.cache
+def _error_of_c() -> type:
+    """Its class: mpi4py's, which a notebook without ranks does not import."""
+    from mpi4py import MPI
+
+    class MPIError(MPI.Exception):
+        """A C function returned an error code; the text says which."""
+
+        def __new__(cls, code: int, text: str):
+            return super().__new__(cls, code)
+
+        def __init__(self, code: int, text: str):
+            super().__init__(code)
+            self.text = text
+
+        def __str__(self) -> str:
+            return self.text
+
+    return MPIError
 
 
 def _converted(value, parameter: Parameter, function: str):
