@@ -186,6 +186,18 @@ def test_an_error_is_told_by_its_line_in_the_cell(tmp_path, text, line, words):
     assert str(tmp_path) not in said
 
 
+def test_a_note_on_a_function_of_mpi_gives_its_whole_declaration(tmp_path):
+    call = "MPI_Sendrecv(a, 1, MPI_DOUBLE, comm)"
+    text = f"#include <mpi.h>\nint f(double *a, MPI_Comm comm) {{\n    return {call};\n}}"
+    with pytest.raises(cfunctions.CompileError) as caught:
+        cfunctions.compile_cell(text, tmp_path)
+    said = " ".join(str(caught.value).split())
+    declared = "note: declared here int MPI_Sendrecv(const void *sendbuf, int sendcount, "
+    assert declared in said
+    assert "MPI_Comm comm, MPI_Status *status);" in said
+    assert "mpi.h:" not in said and "included from" not in said
+
+
 def test_a_warning_is_shown_and_stops_nobody(cluster, capsys):
     magic._c(cluster, "", "int f(int n) {\n    int unused;\n    return 0;\n}")
     said = capsys.readouterr().out

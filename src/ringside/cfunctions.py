@@ -15,13 +15,14 @@ import os
 import re
 import subprocess
 import sys
+import textwrap
 from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 
 from ringside import mpi
-from ringside.errors import PREFIX, plain
+from ringside.errors import PREFIX, WIDTH, plain
 
 LIMIT = 60  # seconds the compiler gets
 CRASH = Path(__file__).with_name("crash.c")
@@ -44,6 +45,12 @@ _NUMBERS = {
 }
 _FUNCTION = re.compile(r"(?P<returns>int|double|void)\s+(?P<name>\w+)\s*\((?P<given>.*)\)\s*", re.S)
 _CALLBACK = re.compile(r"void\s*\(\s*\*\s*(\w+)\s*\)\s*\(\s*(void)?\s*\)")
+# What a compiler says of a line of a header, with the way there and the line as it is quoted.
+_NOTE = re.compile(
+    r"(In file included from .*\n( +from .*\n)*)?"
+    r"(?P<file>/[^\n:]+):(?P<line>\d+):\d+: note: (?P<says>.*)\n( *\d* \|.*(\n|$))*"
+)
+_NO_BEGINNING = re.compile(r"[;{}]\s*$|\*/\s*$|^\s*#")  # lines before a declaration's first
 
 
 class CompileError(ValueError):
@@ -130,10 +137,25 @@ def _compiler() -> tuple[list[str], list[str]]:
 
 def _readable(said: str) -> str:
     """Lines as "line 4: ...", with the line quoted beneath; nothing of includes and of linking."""
+    said = _NOTE.sub(_with_declaration, said)
     lines = [line for line in said.splitlines() if not line.startswith("cell: In function")]
     text = "\n".join(lines).replace("cell:", "line ")
     text = re.sub(r"^line (\d+):\d+: ", r"line \1: ", text, flags=re.MULTILINE)
-    return re.sub(r"\n.*(collect2|compilation terminated).*", "", text)
+    return re.sub(r"\n.*(collect2|compilation terminated|treated as errors).*", "", text)
+
+
+def _with_declaration(note: re.Match) -> str:
+    """A compiler's note on a line of a header, with the whole declaration for that line."""
+    lines = Path(note["file"]).read_text(errors="replace").splitlines()
+    first = last = int(note["line"]) - 1
+    while first and lines[first - 1].strip() and not _NO_BEGINNING.search(lines[first - 1]):
+        first -= 1
+    while last + 1 < len(lines) and ";" not in lines[last]:
+        last += 1
+    declaration = " ".join(" ".join(lines[first : last + 1]).split())
+    declaration = re.sub(r"^OMPI_DECLSPEC +| +MPICH_\w+(\([^)]*\))?", "", declaration)
+    indent = {"initial_indent": "    ", "subsequent_indent": "        "}
+    return "\n".join([f"note: {note['says']}", *textwrap.wrap(declaration, WIDTH, **indent), ""])
 
 
 def prototypes(text: str) -> list[Prototype]:
