@@ -153,6 +153,23 @@ def test_a_cell_run_again_replaces_its_functions(cluster, view):
     assert view["x"] == [4.0] * 4
 
 
+def test_a_cell_that_does_not_compile_says_what_the_ranks_go_on_with(cluster, view):
+    broken = SHIFT.replace("return x / 2;", "return x / 2")
+    with pytest.raises(
+        cfunctions.CompileError, match=r"\nThe ranks still have the .*half.* of bef"
+    ):
+        magic._c(cluster, "", broken)
+    view.execute("x = half(8.0)")
+    assert view["x"] == [4.0] * 4
+    with pytest.raises(cfunctions.CompileError) as caught:
+        magic._c(cluster, "", "int never_put(void) { return }")
+    assert "still have" not in str(caught.value)
+    cluster.restart()
+    with pytest.raises(cfunctions.CompileError) as caught:
+        magic._c(cluster, "", broken)
+    assert "still have" not in str(caught.value)
+
+
 def test_a_crash_names_its_line(cluster):
     text = (
         "#include <string.h>\nvoid clear(double *at, int n) {\n    memset(at, 0, n * sizeof *at);\n"

@@ -6,6 +6,7 @@ import os
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
+from weakref import WeakKeyDictionary
 
 from IPython import get_ipython
 
@@ -14,6 +15,9 @@ from ringside.cfunctions import Prototype
 
 if TYPE_CHECKING:
     from ringside.cluster.cluster import Cluster
+
+
+_put_on = WeakKeyDictionary()  # by cluster: see `_had`
 
 
 def register(cluster: Cluster) -> None:
@@ -30,7 +34,7 @@ def _c(cluster: Cluster, _, text: str) -> None:
     one than MPI_SUCCESS is raised. A cell that is run again replaces its functions.
     """
     functions = cfunctions.prototypes(text)
-    library, said = cfunctions.compile_cell(text, cluster._run)
+    library, said = _compiled(cluster, text, functions)
     if said:
         print(said)
     if not functions:
@@ -39,7 +43,28 @@ def _c(cluster: Cluster, _, text: str) -> None:
             "void that is not static"
         )
     cluster.view.apply_sync(_put, str(library), functions)
+    _had(cluster).update((one.name, cluster.client.uuids()) for one in functions)
     print("On all ranks:", *functions, sep="\n  ")
+
+
+def _compiled(cluster: Cluster, text: str, functions: list[Prototype]) -> tuple[Path, str]:
+    """As `compile_cell` has it. Raises CompileError, which names what the ranks go on with."""
+    try:
+        return cfunctions.compile_cell(text, cluster._run)
+    except cfunctions.CompileError as error:
+        ranks = cluster.client.uuids()
+        kept = [one.name for one in functions if _had(cluster).get(one.name) == ranks]
+        if not kept:
+            raise
+        which = " and ".join(kept)
+        raise cfunctions.CompileError(
+            f"{error}\nThe ranks still have the {which} of before."
+        ) from None
+
+
+def _had(cluster: Cluster) -> dict[str, list[str]]:
+    """Which engines have got a function of each name: ranks that were replaced have none."""
+    return _put_on.setdefault(cluster, {})
 
 
 def _put(library: str, functions: list[Prototype]) -> None:
