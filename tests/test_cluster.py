@@ -19,6 +19,8 @@ import ipyparallel
 import psutil
 import pytest
 from ipyparallel import CompositeError, RemoteError, interactive
+from IPython.core.interactiveshell import InteractiveShell
+from IPython.utils.capture import capture_output
 from jupyter_client.manager import KernelManager
 
 import ringside
@@ -697,9 +699,24 @@ def test_an_error_shows_the_cell_and_no_inner_function_of_the_library(view):
     assert "mpi4py" not in text
 
 
+def test_outputs_grouped_by_engine_come_in_rank_order_where_somebody_looks_on(cluster):
+    magics = client.Magics(InteractiveShell.instance(), cluster.view)
+    magics.stream_output = True  # as in a notebook
+    code = "import time\nfrom mpi4py import MPI\nr = MPI.COMM_WORLD.rank\n"
+    with capture_output() as captured:
+        magics.parallel_execute(
+            f"{code}time.sleep(0.2 * (3 - r))\nprint('rank', r)", groupby="engine"
+        )
+    assert re.findall(r"rank (\d)", captured.stdout) == ["0", "1", "2", "3"]
+
+
 def test_an_error_that_goes_through_a_finally_shows_where_it_was_raised(view):
     with pytest.raises(CompositeError) as caught:
         view.execute("try:\n    1 / 0\nfinally:\n    x = 1")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(caught.value.render_traceback()))
+    assert re.search(r"----> 2 +1 / 0", text)
+    with pytest.raises(CompositeError) as caught:
+        view.execute("try:\n    1 / 0\nexcept ValueError:\n    pass")
     text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(caught.value.render_traceback()))
     assert re.search(r"----> 2 +1 / 0", text)
 

@@ -361,6 +361,8 @@ class Magics(ParallelMagics):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
         block = self.view.block if block is None else block
         client = self.view.client
+        if options.get("groupby", "type") != "type" and options.get("stream_output") is None:
+            options["stream_output"] = False  # else it would come as it is printed, ungrouped
         self._tell_unheard()
         if not block:
             result = super().parallel_execute(cell, block=False, **options)
