@@ -301,6 +301,21 @@ int shift(const double *mine, double *theirs, int n, MPI_Comm comm) {
     assert "shift, line 6 of the cell" in text
 
 
+def test_an_endless_loop_in_c_names_its_line(monkeypatch):
+    monkeypatch.setattr(trial, "LIMIT", 2.0)
+    cell = """
+#include <mpi.h>
+int shift(const double *mine, double *theirs, int n, MPI_Comm comm) {
+    volatile int turns = 0;
+    while (1) turns++;
+    return MPI_SUCCESS;
+}
+"""
+    rule, text = judged(SHIFT, cell, 1)
+    assert rule == "ends"
+    assert "at shift, line 6 of the cell" in text
+
+
 def test_a_write_beyond_an_array_is_seen():
     """Where it does no harm to be seen otherwise."""
     cell = """

@@ -228,11 +228,13 @@ def _parameter(given: str, function: str) -> Parameter:
 # ---- on a rank ----
 
 
-def load(library: Path, functions: list[Prototype], crash_file: int = 2) -> dict:
+def load(
+    library: Path, functions: list[Prototype], crash_file: int = 2, late: bool = False
+) -> dict:
     """By its name, each function of the library as one that Python calls. What there is to say
-    of a crash in it is written to the open file `crash_file`."""
+    of a crash in it is written to the open file `crash_file`; with `late`, of SIGALRM too."""
     loaded = ctypes.CDLL(str(library))
-    loaded.ringside_tell_crashes(crash_file)
+    loaded.ringside_tell_crashes(crash_file, late)
     return {function.name: _callable(loaded, function) for function in functions}
 
 

@@ -9,9 +9,9 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FRAMES = 32, SIGNALS = 5 };
+enum { FRAMES = 32, SIGNALS = 6 };
 
-static const int watched[SIGNALS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT};
+static const int watched[SIGNALS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
 static struct sigaction before[SIGNALS];
 static int to = 2;
 
@@ -37,11 +37,12 @@ static void tell(int number) {
     raise(number);
 }
 
-/* Called once for each cell; handlers of an earlier one are called after this one's. */
-void ringside_tell_crashes(int file) {
+/* Called once for each cell; handlers of an earlier one are called after this one's. With `late`,
+ * SIGALRM is told as well: the time of a trial has run out. */
+void ringside_tell_crashes(int file, int late) {
     struct sigaction ours = {.sa_handler = tell, .sa_flags = SA_NODEFER | SA_ONSTACK};
     to = file;
-    for (int i = 0; i < SIGNALS; i++) {
+    for (int i = 0; i < SIGNALS - !late; i++) {
         struct sigaction old;
         if (sigaction(watched[i], NULL, &old) == 0 && old.sa_handler != tell) {
             before[i] = old;

@@ -203,7 +203,10 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
         return _verdict(followed, trial)
     end = run.first_end(followed.directory)
     if followed.late or (end and os.WIFSIGNALED(end[1]) and os.WTERMSIG(end[1]) == signal.SIGALRM):
-        lines = [_where(folder / f"slow-{rank}") for rank in range(trial.ranks)]
+        lines = [
+            _where(folder / f"slow-{rank}") or _crash(folder / f"fault-{rank}")
+            for rank in range(trial.ranks)
+        ]
         words = [f"rank {rank}: at {line}" for rank, line in enumerate(lines) if line]
         return "late", words
     if end is None:
