@@ -700,7 +700,7 @@ def test_an_error_shows_the_cell_and_no_inner_function_of_the_library(view):
 
 
 def test_outputs_grouped_by_engine_come_in_rank_order_where_somebody_looks_on(cluster):
-    magics = client.Magics(InteractiveShell.instance(), cluster.view)
+    magics = client.Magics(InteractiveShell(), cluster.view)
     magics.stream_output = True  # as in a notebook
     code = "import time\nfrom mpi4py import MPI\nr = MPI.COMM_WORLD.rank\n"
     with capture_output() as captured:
