@@ -94,6 +94,7 @@ class Slurm:
         return own | {
             "SLURM_CONF": str(self.home / "slurm.conf"),
             "IPYTHONDIR": str(self.home / "ipython"),
+            "HYDRA_IFACE": _interface()[0],  # as nobody knows the nodes by their names
         }
 
     def said(self, *words: str, node: str | None = None, limit: float = 30.0) -> str:
@@ -147,13 +148,14 @@ def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
 
-def _address() -> str:
-    """One of this machine's that is not loopback: between nodes, MPI libraries take no other."""
+def _interface() -> tuple[str, str]:
+    """One of this machine's that is not loopback, with its address: between nodes, MPI libraries
+    take no other."""
     up = {name for name, state in psutil.net_if_stats().items() if state.isup}
     for name, addresses in psutil.net_if_addrs().items():
         for one in addresses:
             if name in up and one.family == socket.AF_INET and not one.address.startswith("127."):
-                return one.address
+                return name, one.address
     raise RuntimeError(
         "this machine has no network interface but loopback, and MPI libraries do not connect two "
         "nodes over that one. Connect it to a network"
@@ -173,7 +175,7 @@ def _ports(count: int) -> list[int]:
 
 
 def _configure(home: Path) -> None:
-    address, (port, *ports) = _address(), _ports(NODES + 1)
+    (_, address), (port, *ports) = _interface(), _ports(NODES + 1)
     nodes = "\n".join(
         f"NodeName=n{i} NodeHostname=n{i} NodeAddr={address} Port={port} CPUs={CPUS} State=UNKNOWN"
         for i, port in enumerate(ports, 1)

@@ -27,6 +27,7 @@ _SLURM_TASK = re.compile(
     r"^srun: error: \S+: tasks? (\d+)\S*: (?:Exited with exit code (\d+)|(?!Terminated)(.+))$",
     re.MULTILINE,
 )
+_DAEMON = "[proxy:"  # of MPICH's mpiexec, whose daemons are then the tasks that srun speaks of
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 _CRASH = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
@@ -49,7 +50,7 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
         found["rank"], found["exit_code"] = int(match[1]), int(match[2])
     elif match := _OPENMPI_LEFT.search(text):
         found["rank"], found["exit_code"] = int(match[1]), 0
-    elif match := _SLURM_TASK.search(text):
+    elif _DAEMON not in text and (match := _SLURM_TASK.search(text)):
         found["rank"] = int(match[1])
         if match[2]:
             found["exit_code"] = int(match[2])

@@ -153,11 +153,15 @@ def cluster_name() -> str:
 
 
 def begin(n: int, per_node: int) -> str:
-    """The command that begins n ranks in a job, so many on a node, with this environment's MPI."""
-    if mpi.kind() == "openmpi":  # with its own mpiexec, as Slurm's PMIx need not be there
-        place = f"ppr:{per_node}:node:oversubscribe"
-        return f"{shlex.quote(str(mpi.mpiexec()))} -n {n} --map-by {place}"
-    return "srun --mpi=pmi2 --kill-on-bad-exit=1"
+    """The command that begins n ranks in a job, so many on a node, with this environment's MPI.
+
+    Its own mpiexec, which has Slurm begin its daemons: Slurm's PMIx need not be there, and its PMI
+    (22.05) cuts off what MPICH's ranks (5.0) tell each other where a line is over 1,024 bytes.
+    """
+    mpiexec = shlex.quote(str(mpi.mpiexec()))
+    if mpi.kind() == "openmpi":
+        return f"{mpiexec} -n {n} --map-by ppr:{per_node}:node:oversubscribe"
+    return f"env -u SLURM_NTASKS_PER_NODE {mpiexec} -launcher slurm -n {n} -ppn {per_node}"
 
 
 def how_it_ended(job: Job | None, output: str) -> str:

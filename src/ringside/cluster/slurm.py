@@ -34,6 +34,7 @@ from ringside.errors import ClusterError
 SETTINGS = "ringside.toml"
 LOOK_EVERY = 2.0  # seconds between two questions for the job's state
 LOOK_SOON = 0.3  # the same when it has just written something
+COMPLETING_LIMIT = 4.0  # seconds in which a job that is completing says how it ended
 TICK = 0.1
 _TASK_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: (?!Terminated)", re.MULTILINE)
 
@@ -236,13 +237,18 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
 
     async def _follow(self) -> None:
         """Until the job is over, or a rank of it has ended."""
-        seen, looked = "", 0.0
+        seen, looked, completing = "", 0.0, None
         while True:
             output, now = self.get_output(), time.monotonic()
             if now - looked > (LOOK_EVERY if output == seen else LOOK_SOON):
                 with suppress(ClusterError):  # it is silent for the moment
                     self.job = await asyncio.to_thread(jobs.look, self._name)
                 looked, seen = time.monotonic(), output
+            if self.job is not None and self.job.state == "COMPLETING":  # why, is said after it
+                completing = completing or now
+                if now - completing < COMPLETING_LIMIT and jobs.ENDED not in output:
+                    await asyncio.sleep(TICK)
+                    continue
             if self.job is None or self.job.over or _TASK_ENDED.search(output):
                 break
             await asyncio.sleep(TICK)
