@@ -153,15 +153,27 @@ def cluster_name() -> str:
 
 
 def begin(n: int, per_node: int) -> str:
-    """The command that begins n ranks in a job, so many on a node, with this environment's MPI.
+    """The command that begins n ranks of a program in a job, so many on a node, with this
+    environment's MPI."""
+    if mpi.kind() == "openmpi":  # with its own mpiexec, as Slurm's PMIx need not be there
+        return f"{_mpiexec()} -n {n} --map-by ppr:{per_node}:node:oversubscribe"
+    return "srun --mpi=pmi2 --kill-on-bad-exit=1"
 
-    Its own mpiexec, which has Slurm begin its daemons: Slurm's PMIx need not be there, and its PMI
-    (22.05) cuts off what MPICH's ranks (5.0) tell each other where a line is over 1,024 bytes.
+
+def begin_engines(n: int, per_node: int) -> str:
+    """The same for engines.
+
+    Slurm's PMI (22.05) cuts off lines of over 1,024 bytes, and what MPICH's ranks (5.0) tell each
+    other holds memory as it comes: zeros, which are short, in a program that has just begun,
+    anything in a Python that has read much. So its own mpiexec begins those.
     """
-    mpiexec = shlex.quote(str(mpi.mpiexec()))
     if mpi.kind() == "openmpi":
-        return f"{mpiexec} -n {n} --map-by ppr:{per_node}:node:oversubscribe"
-    return f"env -u SLURM_NTASKS_PER_NODE {mpiexec} -launcher slurm -n {n} -ppn {per_node}"
+        return begin(n, per_node)
+    return f"env -u SLURM_NTASKS_PER_NODE {_mpiexec()} -launcher slurm -n {n} -ppn {per_node}"
+
+
+def _mpiexec() -> str:
+    return shlex.quote(str(mpi.mpiexec()))
 
 
 def how_it_ended(job: Job | None, output: str) -> str:

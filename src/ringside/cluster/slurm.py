@@ -186,7 +186,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
 
     def write_batch_script(self, n=1):
         """Write the job's script."""
-        begin = self.asked.begin or jobs.begin(n, self.per_node(n))
+        begin = self.asked.begin or jobs.begin_engines(n, self.per_node(n))
         wanted = {"RINGSIDE_RANKS": str(n), **self.get_env()}
         exports = [f"export {name}={shlex.quote(text)}" for name, text in wanted.items()]
         lines = [
