@@ -746,7 +746,7 @@ static int free_both(struct comm *c, MPI_Comm *handle, int (*freeing)(MPI_Comm *
 }
 
 /* The library may call back here: attributes hold communicators. */
-static int let_go(struct comm *c, MPI_Comm *comm) {
+static int retire(struct comm *c, MPI_Comm *comm) {
     scope_unlock();
     const int err = delete_attributes(*comm);
     scope_lock();
@@ -776,10 +776,12 @@ void scope_finish_comms(void) {
 static int free_unseen(MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
     scope_lock();
     struct comm *c = scope_comm(*comm);
-    const bool known = c && c != WORLD && *comm != MPI_COMM_SELF && !c->gone;
+    const bool known = c && c != WORLD && *comm != MPI_COMM_SELF;
     int err = MPI_SUCCESS;
-    if (known && freeing == PMPI_Comm_free && atomic_load(&scope.on))
-        err = let_go(c, comm);
+    if (known && c->gone) /* by a copy of its handle */
+        err = MPI_ERR_COMM;
+    else if (known && freeing == PMPI_Comm_free && atomic_load(&scope.on))
+        err = retire(c, comm);
     else if (known)
         err = free_both(c, comm, freeing);
     scope_unlock();
@@ -808,7 +810,7 @@ int MPI_Comm_free(MPI_Comm *comm) {
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
     if (err)
         return scope_end(&call, c, err);
-    return scope_end(&call, WORLD, let_go(c, comm));
+    return scope_end(&call, WORLD, retire(c, comm));
 }
 
 int MPI_Comm_disconnect(MPI_Comm *comm) {

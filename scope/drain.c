@@ -305,12 +305,13 @@ static bool all_have(const struct report *reports, const struct comm *c) {
 }
 
 /* Is there a collective on this communicator that not all its ranks have finished? */
-static bool is_stuck(const struct report *reports, int comm) {
-    for (int r = 0; r < scope.size; r++) {
-        for (int i = 0; i < reports[r].rows; i++) {
-            const struct record *posted = &reports[r].row[i];
-            if (posted->row == POSTED && posted->kind == COLLECTIVE &&
-                (posted->comm == comm || posted->peer == comm))
+static bool is_stuck(const struct report *reports, const struct comm *c) {
+    for (int m = 0; m < c->size + c->remote; m++) {
+        const struct report *report = &reports[c->world[m]];
+        for (int i = 0; i < report->rows; i++) {
+            const struct record *r = &report->row[i];
+            if (r->row == POSTED && r->kind == COLLECTIVE &&
+                (r->comm == c->number || r->peer == c->number))
                 return true;
         }
     }
@@ -321,7 +322,7 @@ static bool is_stuck(const struct report *reports, int comm) {
 static void keep_for_good(const struct report *reports) {
     for (int k = 0; k < scope.n_comms; k++) {
         struct comm *c = scope.comms[k];
-        if (c->shadow != MPI_COMM_NULL && !all_have(reports, c) && is_stuck(reports, c->number))
+        if (c->shadow != MPI_COMM_NULL && !all_have(reports, c) && is_stuck(reports, c))
             c->spent = true;
     }
 }
@@ -345,8 +346,7 @@ static int renew_shadows(const struct report *reports, const struct mismatch *mi
             return renewed;
         last = next->number;
         const bool unlike = mismatch->found && mismatch->comm == next->number;
-        if (!all_have(reports, next) ||
-            (!unlike && !next->lost && !is_stuck(reports, next->number)))
+        if (!all_have(reports, next) || (!unlike && !next->lost && !is_stuck(reports, next)))
             continue;
         give_up(next);
         if (scope_shadow(next, &next->shadow) != MPI_SUCCESS)

@@ -186,7 +186,7 @@ static void comm_rows(struct report *report, int *room) {
             return;
         r->comm = c->number;
         r->index = c->entered;
-        r->kind = c->gone || (c->handle == MPI_COMM_NULL && c->number > 0) ? GONE : 0;
+        r->kind = c->gone ? GONE : 0;
         for (int m = 0; m < c->size + c->remote; m++) {
             r = scope_row(report, MEMBER, room);
             if (!r)

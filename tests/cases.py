@@ -3694,6 +3694,15 @@ comm.Barrier()
     why="3.2.4: an overflow is an error; with a large message Open MPI itself may crash",
 )
 errors.error(
+    "a communicator that was freed, by a copy of its handle",
+    "other = comm.Dup()\ncopy = MPI.Comm.fromhandle(other.handle)\nother.Free()\n"
+    "if rank == 2: copy.Barrier()\ncomm.Barrier()",
+    ("(?i)communicator|ERR_COMM",),
+    NEXT_BCAST,
+    IS_FRESH,
+    why="7.4.3: whoever has the handle, the communicator is no longer there",
+)
+errors.error(
     "a communicator that was freed",
     "other = comm.Dup()\nother.Free()\nif rank == 2: other.Barrier()\ncomm.Barrier()",
     ("(?i)communicator|ERR_COMM",),

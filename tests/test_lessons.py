@@ -94,7 +94,8 @@ def test_what_was_chosen_is_shown_beside_what_came(lesson):
     cells = code_cells(lesson)
     texts = ["".join(cell["source"]) for cell in cells]
     asked = {n: found[1] for n, text in enumerate(texts) if (found := PREDICTED.match(text))}
-    assert (lesson.stem not in ON_NODES) <= len(asked) <= 3  # there the answers are the cluster's
+    assert len(asked) <= 3
+    assert asked or lesson.stem in ON_NODES  # where the answers are the cluster's
     for number, name in asked.items():
         [output] = cells[number]["outputs"]
         assert list(output["data"]) == ["text/plain"]

@@ -25,7 +25,7 @@ class Prediction:
         """Show question and answers beneath the cell: as text where no widget can run."""
         shown = {"text/plain": self._text}
         # Where nobody looks on, nobody chooses, and the file keeps no widget that has gone.
-        if not os.environ.get("IPP_NONINTERACTIVE"):
+        if os.environ.get("IPP_NONINTERACTIVE", "") in ("", "0"):
             shown = self._box._repr_mimebundle_() | shown
         display(shown, raw=True)
 

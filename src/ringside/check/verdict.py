@@ -183,10 +183,10 @@ def _newest_cell(exercise: Exercise) -> str:
         text = without_magic(cell)
         if cell.startswith("%%c") != exercise.c:
             continue
-        if defines(text, exercise) and not near:
-            return text
         if defines(text, exercise):
-            break
+            if near:
+                break
+            return text
         pattern = r"\b(\w+)\s*\([^;{]*\)\s*\{" if exercise.c else r"^(?:async )?def (\w+)"
         names = re.findall(pattern, text, re.MULTILINE)
         near = near or difflib.get_close_matches(exercise.function, names, 1, 0.8)

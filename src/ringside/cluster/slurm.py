@@ -244,12 +244,12 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
                 with suppress(ClusterError):  # it is silent for the moment
                     self.job = await asyncio.to_thread(jobs.look, self._name)
                 looked, seen = time.monotonic(), output
-            if self.job is not None and self.job.state == "COMPLETING":  # why, is said after it
-                completing = completing or now
-                if now - completing < COMPLETING_LIMIT and jobs.ENDED not in output:
-                    await asyncio.sleep(TICK)
-                    continue
-            if self.job is None or self.job.over or _TASK_ENDED.search(output):
+            told = _TASK_ENDED.search(output) or jobs.ENDED in output
+            over = self.job is None or self.job.over
+            if over and self.job is not None and self.job.state == "COMPLETING":
+                completing = completing or now  # why, is said after it
+                over = now - completing > COMPLETING_LIMIT
+            if over or told:
                 break
             await asyncio.sleep(TICK)
         output = self.get_output()

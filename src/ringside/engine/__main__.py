@@ -157,7 +157,6 @@ def forget_shared_memory(MPI) -> None:
 
 def refuse_mixture():
     """Ends the process where mpi4py would bring another MPI library than the scope has brought."""
-    import ctypes
     from importlib.util import find_spec
 
     ours = mpi.loaded()
