@@ -144,6 +144,20 @@ def test_a_deadlock_in_c_ends_like_any_other(view):
     view.execute("shift(mine, theirs, 3, comm)")
 
 
+TALK = """#include <stdio.h>
+void talk(int cell) { printf("out %d,\\xc3\\xa9", cell); fprintf(stderr, "err %d", cell); }
+"""
+
+
+def test_what_c_prints_is_shown_by_the_cell_that_printed_it(cluster):
+    magic._c(cluster, "", TALK)
+    for cell in range(40):
+        done = cluster.view.execute(f"talk({cell})")
+        done.get()
+        assert done.stdout == [f"out {cell},é"] * 4
+        assert done.stderr == [f"err {cell}"] * 4
+
+
 def test_a_cell_run_again_replaces_its_functions(cluster, view):
     magic._c(cluster, "", "double half(double x) { return x / 4; }")
     view.execute("x = half(8.0)")

@@ -208,6 +208,7 @@ def main() -> None:
     sys.modules["debugpy"] = None
     from ipyparallel.engine import app as stock
 
+    from ringside.engine import output
     from ringside.engine.kernel import RingsideKernel
 
     class Engine(stock.IPEngine):
@@ -219,9 +220,11 @@ def main() -> None:
             if self.kernel is not None and self.kernel.running:
                 raise KeyboardInterrupt
 
+    output.by_lines()
     stock.Kernel = RingsideKernel
     engine = Engine(
         id=MPI.COMM_WORLD.Get_rank(),
+        out_stream_factory=output.Output,
         enable_nanny=False,
         timeout=60,
         wait_for_url_file=FILE_LIMIT,

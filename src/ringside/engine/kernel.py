@@ -19,6 +19,7 @@ from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
+from ringside.engine import output
 from ringside.engine.tracebacks import LastingRank, cause, in_their_lines, without_library
 from ringside.errors import PREFIX, WIDTH, plain
 from ringside.watch import scope, waitfor
@@ -140,6 +141,7 @@ class RingsideKernel(IPythonParallelKernel):
     def _end(self):
         self.running = False
         scope.busy(False)
+        output.catch_up()
 
     def _error(self, method: str, name: str, text: str = "") -> dict:
         return {

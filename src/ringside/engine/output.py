@@ -1,0 +1,55 @@
+"""What C prints on a rank, in the cell that printed it."""
+
+import codecs
+import ctypes
+import fcntl
+import os
+import select
+import sys
+import termios
+import threading
+
+from ipykernel.iostream import OutStream
+
+LIBC = ctypes.CDLL(None)
+BY_LINES = 1  # _IOLBF in <stdio.h>
+
+
+class Output(OutStream):
+    """ipykernel's own, which shows some time later what C has printed; asked to, at once."""
+
+    def __init__(self, *args, **kwargs):
+        self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
+        self._reading = threading.Lock()
+        super().__init__(*args, **kwargs)
+
+    def _watch_pipe_fd(self):
+        while self._should_watch:
+            select.select([self._fid], [], [])
+            self.catch_up()
+
+    def catch_up(self):
+        """Take what C has printed until now, if the watching thread has not."""
+        with self._reading:
+            there = bytearray(4)
+            fcntl.ioctl(self._fid, termios.FIONREAD, there)
+            if printed := os.read(self._fid, int.from_bytes(there, sys.byteorder)):
+                self.write(self._decode(printed))
+                os.write(self._original_stdstream_copy, printed)
+
+
+def _c_stdout():
+    return ctypes.c_void_p.in_dll(LIBC, "stdout")
+
+
+def by_lines() -> None:
+    """C's standard output is a pipe here, of which C would keep 4 kB back: let each line go."""
+    LIBC.setvbuf(_c_stdout(), None, BY_LINES, ctypes.c_size_t(0))
+
+
+def catch_up() -> None:
+    """Show what C has printed until now; what it keeps of a line, too."""
+    LIBC.fflush(_c_stdout())
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, Output):
+            stream.catch_up()
