@@ -5,10 +5,11 @@ import shutil
 import signal
 import subprocess
 import sys
+import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from ringside import kernels, mpi
+from ringside import kernels, mpi, processes
 
 SOURCES = kernels.ROOT / "kernels"
 TESTS = kernels.ROOT / "tests"
@@ -38,6 +39,23 @@ def mpirun(n: int, *command, timeout: float = 60, **variables: str):
             process.communicate(timeout=15)
         raise
     return subprocess.CompletedProcess(command, process.returncode, out, err)
+
+
+def left_in_shared_memory() -> set[str]:
+    """Files there of this user's that no process has open: neither now nor a second later, as
+    others begin ranks too, and a rank opens what it has made a moment ago."""
+
+    def alone() -> set[str]:
+        entries = {entry.path for entry in os.scandir("/dev/shm")}
+        return entries - processes.shared_memory(processes.everyone())
+
+    def mine(path: str) -> bool:
+        return os.path.exists(path) and os.access(path, os.W_OK)
+
+    if found := alone():
+        time.sleep(1)
+        found &= alone()
+    return set(filter(mine, found))
 
 
 def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:

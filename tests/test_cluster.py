@@ -22,6 +22,7 @@ from ipyparallel import CompositeError, RemoteError, interactive
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from jupyter_client.manager import KernelManager
+from ranks import left_in_shared_memory
 
 import ringside
 from ringside import errors, locks, mpi, processes
@@ -421,10 +422,10 @@ def test_a_start_that_is_ended_early_leaves_no_shared_memory(tmp_path):
             except ringside.cluster.ClusterError:
                 pass
     """
-    before = set(os.listdir("/dev/shm"))
+    before = left_in_shared_memory()
     _, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
     assert err == ""
-    assert set(os.listdir("/dev/shm")) <= before
+    assert left_in_shared_memory() <= before
 
 
 def test_in_a_child_of_the_notebook_the_ranks_are_not_there(tmp_path):

@@ -14,8 +14,8 @@ import nbformat
 import notebook
 import numpy as np
 import pytest
+from ranks import left_in_shared_memory
 
-from ringside import processes
 from ringside.check import grade, trial
 from ringside.check.exercise import exercises
 from ringside.check.rules import EVERY, UNBUFFERED
@@ -463,12 +463,6 @@ HOSTILE = {
     "loops": f"import signal\n{FUNCTION}    signal.pthread_sigmask(0, range(1, 32))\n"
     "    while True: pass",
 }
-
-
-def left_in_shared_memory() -> set[str]:
-    """Files there that no process has open any more."""
-    files = {entry.path for entry in os.scandir("/dev/shm")}
-    return files - processes.shared_memory(processes.everyone())
 
 
 def submission(cell: str, *others: str) -> str:
