@@ -451,8 +451,8 @@ int MPI_Startall(int count, MPI_Request requests[]) {
     return scope_end(&call, c, err);
 }
 
-/* A receive that is freed while open will never be seen to complete; one that was cancelled or has
- * its message is not open. */
+/* A receive that is freed while open still takes its message: the scope keeps the request, and frees
+ * it when it has seen that. */
 int MPI_Request_free(MPI_Request *request) {
     OBSERVE(Request_free, MPI_COMM_WORLD, PMPI_Request_free(request))
     struct op *op = scope_op_find(*request);
@@ -468,8 +468,11 @@ int MPI_Request_free(MPI_Request *request) {
     const bool open = op && op->active && !op->counted && !op->dead;
     if (open && scope_peek(op, &done, &status) == MPI_SUCCESS && done)
         scope_op_complete(op, &status);
-    if (open && !done && op->kind == RECV)
-        scope_unjudged("a receive freed while it was open");
+    if (open && !done && op->kind == RECV) {
+        op->freed = true;
+        *request = MPI_REQUEST_NULL;
+        return scope_end(&call, c, MPI_SUCCESS);
+    }
     if (op && op->active && !op->dead)
         scope.never_completed++;
     if (op)

@@ -175,16 +175,26 @@ int scope_peek(struct op *op, int *done, MPI_Status *status) {
     return err;
 }
 
+/* Gives back what the program freed while it was open, and what is complete or was taken out. */
+static void give_back(struct op *op) {
+    MPI_Request request = op->request;
+    scope.never_completed++;
+    scope_op_remove(op);
+    PMPI_Request_free(&request);
+}
+
 /* Asks the library which open requests are complete, without taking them from their owner. */
 void scope_refresh(void) {
-    for (struct op *op = scope_first(); op; op = scope_next(op)) {
-        if (!op->active || op->counted || op->dead)
-            continue;
+    for (struct op *op = scope_first(), *next; op; op = next) {
+        next = scope_next(op);
         int done = 0;
         MPI_Status status;
-        if (scope_peek(op, &done, &status) == MPI_SUCCESS && done) {
+        if (op->active && !op->counted && !op->dead &&
+            scope_peek(op, &done, &status) == MPI_SUCCESS && done) {
             scope_op_complete(op, &status);
             scope.epoch++;
         }
+        if (op->freed && (op->counted || op->dead))
+            give_back(op);
     }
 }

@@ -204,6 +204,7 @@ struct op {
     bool counted;   /* it is complete, and its message is in the counts */
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
     bool dead;      /* a break took it out: who waits for it is told so */
+    bool freed;     /* by the program while it was open: the scope gives it back */
     bool peeked;    /* `status` is what scope_peek saw */
     bool given_up;    /* a persistent collective whose shadow a break left behind */
     bool generalized; /* its request is the scope's, complete when the parts are */

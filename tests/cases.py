@@ -4349,6 +4349,32 @@ q.Wait()
     "3.7.6: they complete nothing, and find what is complete",
 )
 requests.right(
+    "a receive freed while it is open",
+    """
+into = np.zeros(1)
+comm.Irecv(into, left, 3).Free()
+comm.Send(np.full(1, float(rank)), right, 3)
+until = time.monotonic() + 10
+while into[0] != left and time.monotonic() < until: comm.iprobe()
+""",
+    "into[0] == left",
+    "3.7.3: pending communication completes normally",
+)
+requests.case(
+    "a deadlock after a receive was freed while it was open",
+    "its message was received and is not among those to be taken out",
+    Cell(
+        """
+freed = np.zeros(1)
+comm.Irecv(freed, left, 3).Free()
+comm.Send(np.full(1, float(rank)), right, 3)
+comm.Ssend(np.zeros(1), right, 88)
+""",
+        "deadlock",
+        ALL,
+    ),
+)
+requests.right(
     "a communicator freed while a receive on it is open",
     """
 own, into = comm.Dup(), np.zeros(1)
