@@ -217,7 +217,15 @@ static bool valid_root(const struct comm *c, int root) {
     return c->remote || (root >= 0 && root < c->size);
 }
 
-/* Of an intercommunicator no root is told. */
+/* What all ranks have to agree on. Between two groups that is in which one the root is, told by its
+ * first rank: the root's own group gives MPI_ROOT and MPI_PROC_NULL, the other one its rank. */
+static int agreed(const struct comm *c, int root) {
+    if (!c->remote || root == NO_ROOT)
+        return root;
+    return ROOT_GROUP(c->world[root >= 0 ? c->size : 0]);
+}
+
+/* Of an intercommunicator no root is told in an event. */
 static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : root; }
 
 /* MPICH (5.0.2) loses count of its own messages in nonblocking collectives between two groups:
@@ -371,7 +379,7 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
         OBSERVE(name, comm, PMPI_##name##S(__VA_ARGS__, comm))                                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT)) /* the library says what is wrong */        \
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
-        agree(c, scope_enter(c, CALL_##name, shown(c, ROOT)), COUNT, TYPE, OPERATION,            \
+        agree(c, scope_enter(c, CALL_##name, agreed(c, ROOT)), COUNT, TYPE, OPERATION,           \
               GIVEN, TAKEN);                                                                     \
         int err = gate_first(c) ? scope_gate(&call, c) : MPI_SUCCESS;                            \
         if (!err && c->remote) {                                                                 \
@@ -389,7 +397,7 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
         OBSERVE(iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))                        \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
-        agree(c, scope_enter(c, CALL_##iname, shown(c, ROOT)), COUNT, TYPE, OPERATION,           \
+        agree(c, scope_enter(c, CALL_##iname, agreed(c, ROOT)), COUNT, TYPE, OPERATION,          \
               GIVEN, TAKEN);                                                                     \
         const int err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));              \
         return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
@@ -452,7 +460,7 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c,                                                           \
                              PMPI_##name##_init##S(__VA_ARGS__, comm, info, request));           \
-        agree(c, scope_enter(c, CALL_##name##_init, shown(c, ROOT)), COUNT, TYPE, OPERATION,     \
+        agree(c, scope_enter(c, CALL_##name##_init, agreed(c, ROOT)), COUNT, TYPE, OPERATION,    \
               GIVEN, TAKEN);                                                                     \
         const int err =                                                                          \
             begun(c, PMPI_##name##_init##S(__VA_ARGS__, c->shadow, info, request));              \

@@ -252,8 +252,10 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *text, const c
 /* "MPI_Bcast, root 0, 8 B" */
 static void say_place(struct text *text, const struct record *p) {
     say(text, "%s", scope_names[p->name]);
-    if (p->tag != NO_ROOT)
+    if (p->tag >= 0)
         say(text, ", root %d", p->tag);
+    else if (p->tag != NO_ROOT)
+        say(text, ", root in the group of rank %d", ROOT_GROUP(p->tag));
     if (p->waiter != NO_OPERATION)
         say(text, ", %s", scope_operation_name(p->waiter));
     if (p->size >= 0)

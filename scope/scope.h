@@ -33,6 +33,7 @@
 #ifndef SCOPE_H
 #define SCOPE_H
 
+#include <limits.h>
 #include <mpi.h>
 #include <pthread.h>
 #include <stdatomic.h>
@@ -447,7 +448,8 @@ long long scope_received(const MPI_Status *status);
 int scope_truncated(const MPI_Status *status, long long room); /* bytes, 0 where it does not tell */
 
 /* collectives.c */
-enum { NO_ROOT = -1, NO_OPERATION = -1 };
+enum { NO_ROOT = INT_MIN, NO_OPERATION = -1 };
+#define ROOT_GROUP(first) (-1 - (first)) /* there and back */
 /* This rank enters the next collective of the communicator. */
 struct record *scope_enter(struct comm *c, int name, int root);
 bool scope_can_join(const struct comm *c, const struct record *place);

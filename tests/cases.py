@@ -2074,6 +2074,17 @@ else: inter.Allreduce(np.ones(1), np.zeros(1))
     "Allreduce",
 )
 collectives.unlike(
+    "a root in each of two groups",
+    """
+half = comm.Split(rank // 2, rank)
+inter = half.Create_intercomm(0, comm, 2 if rank < 2 else 0, 7)
+inter.bcast("value", root=0)
+""",
+    "ranks 0 and 1: MPI_Bcast, root in the group of rank 2",
+    "ranks 2 and 3: MPI_Bcast, root in the group of rank 0",
+    why="6.2.3: the root's own group passes MPI_ROOT and MPI_PROC_NULL",
+)
+collectives.unlike(
     "file and window in unlike order",
     """
 mode = MPI.MODE_CREATE | MPI.MODE_RDWR | MPI.MODE_DELETE_ON_CLOSE
