@@ -3469,6 +3469,18 @@ helper.join()
     "True",
     "a server thread, stopped by its own rank",
 )
+threads.right(
+    "processes of its own that are terminated",
+    """
+import multiprocessing
+own = multiprocessing.get_context("fork").Process(target=time.sleep, args=(20,))
+own.start()
+own.terminate()
+own.join(10)
+""",
+    "own.exitcode == -15",
+    "SIGTERM ends a child of a rank, as one of any program",
+)
 
 # ---------------------------------------------------------------------------- errors in the middle
 

@@ -89,6 +89,21 @@ def leave_with_controller(run: Path, rank: int) -> None:
         threading.Thread(target=watch, name="ringside-owner", daemon=True).start()
 
 
+def children_end_by_sigterm() -> None:
+    """Let SIGTERM end a child of this rank, and not be told to the rank, from its first moment."""
+
+    def child():
+        signal.set_wakeup_fd(-1)
+        signal.signal(signal.SIGTERM, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
+
+    os.register_at_fork(
+        before=lambda: signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM]),
+        after_in_parent=lambda: signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM]),
+        after_in_child=child,
+    )
+
+
 def heard(run: Path):
     """A socket on which the controller's beat is heard."""
     import zmq
@@ -221,6 +236,7 @@ def main() -> None:
                 raise KeyboardInterrupt
 
     output.by_lines()
+    children_end_by_sigterm()
     stock.Kernel = RingsideKernel
     engine = Engine(
         id=MPI.COMM_WORLD.Get_rank(),
