@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from ranks import left_in_shared_memory
 
+from ringside import cfunctions
 from ringside.check import grade, trial
 from ringside.check.exercise import exercises
 from ringside.check.rules import EVERY, UNBUFFERED
@@ -187,6 +188,27 @@ def test_a_solution_is_made_as_readers_and_nbgrader_expect(solution):
     assert all(len(cell.source.split()) <= 150 for cell in cells if cell.cell_type == "markdown")
     for word in (str(Path.home()) + "/", str(NOTEBOOKS.parent), "site-packages"):
         assert word not in solution.read_text()
+
+
+IN_C = [path for path in SOLUTIONS if EXERCISES[path.stem].c]
+
+
+@pytest.mark.parametrize("solution", IN_C, ids=lambda path: path.stem)
+def test_the_calls_that_a_solution_in_c_needs_are_shown_as_mpi_declares_them(solution, tmp_path):
+    cells = nbformat.read(solution, 4).cells
+    shown = "\n".join(cell.source for cell in cells if cell.cell_type == "markdown")
+    [declared] = re.findall(r"```c\n(.*?)```", shown, re.DOTALL)
+    text = f"#include <mpi.h>\n{declared}int nothing(void) {{ return MPI_SUCCESS; }}\n"
+    assert cfunctions.compile_cell(text, tmp_path)[1] == ""  # else they contradict mpi.h
+    in_code = "\n".join(cell.source for cell in cells if cell.cell_type == "code")
+    given = "\n".join(handout.with_stubs(cell.source) for cell in cells if cell.cell_type == "code")
+    needed = called(in_code) - called(given)
+    assert needed and needed <= called(declared)
+
+
+def called(code: str) -> set[str]:
+    """The functions of MPI that are called, or declared, in C."""
+    return set(re.findall(r"\b(MPI_\w+)\(", code))
 
 
 # ---- the judge itself ----
