@@ -138,6 +138,41 @@ def test_an_error_code_is_raised_and_says_which_function_returned_it(view, call,
     assert all(view["kind"])
 
 
+IGNORES = """#include <mpi.h>
+void lost(double *x, MPI_Comm comm) {
+    MPI_Send(x, 1, MPI_DOUBLE, 99, 0, comm);
+}
+int raw(double *x, MPI_Comm comm) {
+    MPI_Datatype type;
+    MPI_Type_vector(1, 1, 1, MPI_DOUBLE, &type);
+
+    MPI_Send(x, 1, type, 0, 0, comm);
+    return MPI_Type_free(&type);
+}
+int fine(MPI_Comm comm) { return MPI_Barrier(comm); }
+"""
+
+
+@pytest.mark.parametrize(
+    "call, words",
+    [
+        ("lost(mine, comm)", r"lost went on\. MPI_Send to rank 99: .* \(lost, line 4 of"),
+        ("raw(mine, comm)", r"raw went on\. .*datatype.* \(raw, line 10 of the cell\)"),
+    ],
+)
+def test_an_error_that_c_does_not_look_at_is_told_with_its_line(cluster, view, call, words):
+    magic._c(cluster, "", IGNORES)
+    before = "comm.Get_errhandler() == MPI.ERRORS_RETURN"
+    told = view.execute(f"before = {before}; {call}; after = {before}", block=False)
+    told.wait()
+    for said in told.stderr:
+        assert re.search(words, " ".join(said.split()))
+    assert view["before"] == view["after"]
+    quiet = view.execute("fine(comm)", block=False)
+    quiet.wait()
+    assert not any(quiet.stderr)
+
+
 def test_a_deadlock_in_c_ends_like_any_other(view):
     with pytest.raises(ringside.Deadlock, match=r"rank 3: MPI_Recv from rank 0 \(tag 9\)"):
         view.execute("stuck(mine, comm)")

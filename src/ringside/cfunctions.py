@@ -15,7 +15,9 @@ import os
 import re
 import subprocess
 import sys
+import tempfile
 import textwrap
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -229,16 +231,22 @@ def _parameter(given: str, function: str) -> Parameter:
 
 
 def load(
-    library: Path, functions: list[Prototype], crash_file: int = 2, late: bool = False
+    library: Path,
+    functions: list[Prototype],
+    crash_file: int = 2,
+    late: bool = False,
+    failed: Callable[[str], None] | None = None,
 ) -> dict:
     """By its name, each function of the library as one that Python calls. What there is to say
-    of a crash in it is written to the open file `crash_file`; with `late`, of SIGALRM too."""
+    of a crash in it is written to the open file `crash_file`; with `late`, of SIGALRM too. When a
+    call of MPI fails in it, `failed` is told at once what and where; without it, that is printed
+    in the end, if the function has gone on."""
     loaded = ctypes.CDLL(str(library))
     loaded.ringside_tell_crashes(crash_file, late)
-    return {function.name: _callable(loaded, function) for function in functions}
+    return {function.name: _callable(loaded, function, failed) for function in functions}
 
 
-def _callable(loaded: ctypes.CDLL, prototype: Prototype):
+def _callable(loaded: ctypes.CDLL, prototype: Prototype, failed):
     function = getattr(loaded, prototype.name)
     function.restype = {"int": ctypes.c_int, "double": ctypes.c_double, "void": None}[
         prototype.returns
@@ -250,16 +258,61 @@ def _callable(loaded: ctypes.CDLL, prototype: Prototype):
         parameters = prototype.parameters
         if len(given) != len(parameters):
             raise TypeError(f"{prototype} takes {len(parameters)} arguments, not {len(given)}")
-        answer = function(*map(_converted, given, parameters, [prototype.name] * len(given)))
-        if prototype.returns == "int":
-            if answer != MPI.SUCCESS:
-                raise _returned(prototype.name, answer)
-            return None
-        return answer
+        converted = list(map(_converted, given, parameters, [prototype.name] * len(given)))
+        errors = []
+        with _telling(failed or errors.append, loaded, given):
+            answer = function(*converted)
+        if prototype.returns == "int" and answer != MPI.SUCCESS:
+            raise _returned(prototype.name, answer)
+        if errors:
+            said = f"{PREFIX} a call of MPI failed, and {prototype.name} went on. {errors[0]}"
+            print(textwrap.fill(said, WIDTH), file=sys.stderr)
+        return None if prototype.returns == "int" else answer
 
     call.__name__ = call.__qualname__ = prototype.name
     call.__doc__ = f"{prototype}, in C."
     return call
+
+
+_running: list[Callable[[int], None]] = []  # for each C function that runs: who hears of errors
+
+
+@contextlib.contextmanager
+def _telling(failed: Callable[[str], None], loaded: ctypes.CDLL, given: tuple):
+    """Meanwhile `failed` hears of each call of MPI that fails, but where the scope ends it: C may
+    not look at what a call returns."""
+    from mpi4py import MPI
+
+    def tell(code: int) -> None:
+        if (said := plain(MPI.Exception(code))).startswith(PREFIX):
+            return
+        with tempfile.TemporaryFile() as file:
+            loaded.ringside_tell_here(file.fileno())
+            file.seek(0)
+            where = crash_line(file.read().decode(errors="replace"))
+        failed(said + (f" ({where})" if where else ""))
+
+    comms = [one for one in given if isinstance(one, MPI.Comm) and one != MPI.COMM_NULL]
+    before = []
+    for comm in (MPI.COMM_WORLD, MPI.COMM_SELF, *comms):
+        before.append((comm, comm.Get_errhandler()))
+        comm.Set_errhandler(_handler())
+    _running.append(tell)
+    try:
+        yield
+    finally:
+        _running.pop()
+        for comm, handler in reversed(before):
+            with contextlib.suppress(MPI.Exception):  # the function has freed it
+                comm.Set_errhandler(handler)
+
+
+@functools.cache
+def _handler():
+    """MPI's, and one for all: mpi4py has room for a few."""
+    from mpi4py import MPI
+
+    return MPI.Comm.Create_errhandler(lambda _, code: _running[-1](code) if _running else None)
 
 
 def _returned(function: str, code: int) -> Exception:

@@ -1,6 +1,6 @@
 /* Compiled into the library of every cell of C: where a crash in it happened is written down, as
  * `C: offset library` for each frame, before whoever else listens (Python's faulthandler) and the
- * end. */
+ * end. Where a call of MPI failed, Python asks for the same. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <execinfo.h>
@@ -9,13 +9,15 @@
 #include <string.h>
 #include <unistd.h>
 
-enum { FRAMES = 32, SIGNALS = 6 };
+enum { FRAMES = 64, SIGNALS = 6 };
 
 static const int watched[SIGNALS] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGALRM};
 static struct sigaction before[SIGNALS];
 static int to = 2;
 
-static void tell(int number) {
+/* From the frame `exact` on, a frame is known by the address to return to, which lies behind the
+ * call. */
+__attribute__((noinline)) static void write_frames(int file, int exact) {
     void *at[FRAMES];
     Dl_info where;
     char line[4200];
@@ -23,14 +25,20 @@ static void tell(int number) {
     for (int i = 0; i < frames; i++) {
         if (!dladdr(at[i], &where) || !where.dli_fname)
             continue;
-        /* This function, the kernel's way into it, where it crashed; then who called that, known by
-         * the address to return to, which lies behind the call. */
-        const char *address = (const char *)at[i] - (i > 2);
+        const char *address = (const char *)at[i] - (i >= exact);
         const int n = snprintf(line, sizeof line, "C: %#tx %s\n",
                                address - (const char *)where.dli_fbase, where.dli_fname);
-        if (n > 0 && write(to, line, (size_t)n) < 0)
+        if (n > 0 && write(file, line, (size_t)n) < 0)
             break;
     }
+}
+
+/* The stack of whoever calls this. */
+void ringside_tell_here(int file) { write_frames(file, 0); }
+
+static void tell(int number) {
+    /* That function, this one, the kernel's way into it, where it crashed; then who called that. */
+    write_frames(to, 4);
     for (int i = 0; i < SIGNALS; i++)
         if (watched[i] == number)
             sigaction(number, &before[i], NULL);

@@ -23,7 +23,7 @@ import psutil
 
 from ringside import cfunctions, processes
 from ringside.check.exercise import PASSES, WORK, WORK_SECONDS
-from ringside.errors import PREFIX, plain
+from ringside.errors import plain
 from ringside.watch import scope
 
 CELL = "your cell"
@@ -70,10 +70,8 @@ def main() -> None:
     resource.setrlimit(resource.RLIMIT_DATA, (MEMORY, MEMORY))
     ctypes.CDLL(None).prctl(SET_CHILD_SUBREAPER, 1, 0, 0, 0)
     try:
-        function = _function(task, text, folder, rank)
+        function = _function(task, text, folder, rank, _failed(folder, place, said))
         scope.load()
-        if task["c"]:
-            _tell_errors(comm, folder, place, said)
         before = scope.state()
         MPI.COMM_WORLD.Barrier()
         time.sleep(0.02 * place)  # they come one after the other, as in real life
@@ -114,18 +112,15 @@ def _leave() -> None:
     os._exit(FAILED)
 
 
-def _tell_errors(comm, folder: Path, place: int, said: dict) -> None:
+def _failed(folder: Path, place: int, said: dict):
     """C that does not look at what MPI's calls return goes on after an error: it ends here."""
-    from mpi4py import MPI
 
-    def tell(_, code):
-        text = MPI.Get_error_string(code)
-        if not text.startswith(PREFIX):
-            error = {"type": "an error of MPI", "text": plain(MPI.Exception(code)), "lines": []}
-            _say(folder, place, said | {"error": error})
-            _leave()
+    def failed(text: str) -> None:
+        error = {"type": "an error of MPI", "text": text, "lines": []}
+        _say(folder, place, said | {"error": error})
+        _leave()
 
-    comm.Set_errhandler(MPI.Comm.Create_errhandler(tell))
+    return failed
 
 
 def _end_children() -> None:
@@ -186,12 +181,12 @@ def _passes(said: dict, limit: int):
     return passes
 
 
-def _function(task: dict, text: str, folder: Path, rank: int):
+def _function(task: dict, text: str, folder: Path, rank: int, failed):
     """The student's function, of a module made of the cell alone."""
     if task["c"]:
         file = os.open(folder / f"fault-{rank}", os.O_WRONLY | os.O_APPEND)
         functions = cfunctions.prototypes(text)
-        found = cfunctions.load(Path(task["library"]), functions, file, late=True)
+        found = cfunctions.load(Path(task["library"]), functions, file, True, failed)
     else:
         from mpi4py import MPI
 
