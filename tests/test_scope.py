@@ -218,7 +218,7 @@ def test_messages_left_over_are_told_once_and_stay(view):
     told.wait_for_output(5)
     assert " ".join("".join(told.stderr).split()) == (
         "Ringside: sent and not received: 1 message from rank 2 to rank 3 (tag 8). It stays, and "
-        "a later cell can receive it."
+        "a later cell can receive it; cluster.restart() gives new ranks, without it."
     )
     again = view.execute("comm.Barrier()", block=False)
     again.get()

@@ -246,10 +246,11 @@ def test_messages_left_over_are_counted():
 
     assert waitfor.unreceived([message(7)]) == (
         "Ringside: sent and not received: 1 message from rank 0 to rank 1 (tag 7). It stays, and "
-        "a later cell can receive it."
+        "a later cell can receive it; cluster.restart() gives new ranks, without it."
     )
     assert waitfor.unreceived([message(7, 2)]).endswith(
-        "They stay, and a later cell can receive them."
+        "They stay, and a later cell can receive them; cluster.restart() gives new ranks, without "
+        "them."
     )
     text = waitfor.unreceived([message(tag, 2, comm=3) for tag in range(5)])
     assert "2 messages from rank 0 to rank 1 (tag 2, communicator 3), and 4 more." in text

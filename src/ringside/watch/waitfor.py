@@ -112,7 +112,7 @@ def unreceived(messages: Sequence[dict]) -> str:
     they, them = ("It stays", "it") if alone else ("They stay", "them")
     return (
         f"{PREFIX} sent and not received: {', '.join(which)}. {they}, and a later cell can "
-        f"receive {them}."
+        f"receive {them}; cluster.restart() gives new ranks, without {them}."
     )
 
 
