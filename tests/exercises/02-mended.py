@@ -96,6 +96,32 @@ def shift(comm, mine):
     return received
 """,
     ),
+    "rank 0 has nobody before it": (
+        "leaves no message over",
+        "rank 0: a receive was from MPI_PROC_NULL",
+        """
+def shift(comm, mine):
+    rank, size = comm.rank, comm.size
+    received, before = np.empty_like(mine), rank - 1 if rank else MPI.PROC_NULL
+    if rank % 2 == 0:
+        comm.Send(mine, dest=(rank + 1) % size)
+        comm.Recv(received, source=before)
+    else:
+        comm.Recv(received, source=before)
+        comm.Send(mine, dest=(rank + 1) % size)
+    return received
+""",
+    ),
+    "takes its rank from another cell": (
+        "runs without an error",
+        "name 'rank' is not defined line 3 of your cell: if rank % 2 == 0: (The check runs this",
+        """
+def shift(comm, mine):
+    if rank % 2 == 0:
+        comm.Send(mine, dest=(rank + 1) % size)
+    return mine
+""",
+    ),
     "two ranks change places: right on 2 only": (
         "runs without an error",
         "no such rank",

@@ -10,9 +10,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ringside import mpi
 from ringside.check.trial import LIMIT, Trial
 from ringside.watch.messages import family, messages
-from ringside.watch.waitfor import in_words, size
+from ringside.watch.waitfor import NOBODY, in_words, size
 
 
 @dataclass(frozen=True)
@@ -39,11 +40,22 @@ def first_broken(trial: Trial) -> Broken | None:
     exercise's own."""
     if trial.kind != "ended":
         rule, why = _ENDS[trial.kind]
-        return Broken(rule, why, tuple(trial.words), trial)
+        return Broken(rule, why, (*trial.words, *_from_nobody(trial)), trial)
     for rule in (*EVERY, VALUES, FIT, *trial.exercise.rules):
         if words := rule.broken(trial):
-            return Broken(rule.name, rule.why, tuple(words.splitlines()), trial)
+            return Broken(rule.name, rule.why, (*words.splitlines(), *_from_nobody(trial)), trial)
     return None
+
+
+def _from_nobody(trial: Trial) -> list[str]:
+    """Receives that brought nothing: to MPICH the rank before rank 0, -1, is MPI_PROC_NULL."""
+    calls = trial.events[trial.events["peer"] == NOBODY]
+    calls = calls[calls["call"].map(family) == "recv"]
+    if calls.empty:
+        return []
+    which = in_words(sorted({int(rank) for rank in calls["rank"]}))
+    number = ", which is the rank -1 here" if mpi.kind() == "mpich" else ""
+    return [f"{which}: a receive was from MPI_PROC_NULL{number}, and nothing comes from there"]
 
 
 # ---- that it ends ----

@@ -225,6 +225,8 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
 
 def _raised(rank: int, error: dict) -> list[str]:
     lines = [f"line {number} of your cell: {text}" for number, text in error["lines"]]
+    if error["type"] == "NameError":
+        lines.append("(The check runs this cell alone: what another cell defines is not there.)")
     return [f"rank {rank} raised {error['type']}: {error['text']}", *lines]
 
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from ringside.errors import PREFIX
 
 ANY = -1
+NOBODY = -2  # MPI_PROC_NULL, whatever number the library has for it
 WAITING = ("blocked", "polling")
 TESTS = ("Test", "Request_get", "Iprobe", "Improbe", "Win_test")
 JUDGED = ("deadlock", "starved", "mismatch", "suspected")  # kinds that name the stuck ranks
