@@ -383,16 +383,13 @@ static void say_report(struct text *text, const struct report *report, const str
     say_entered(text, report);
 }
 
-static void say_mismatch(struct text *text, const struct report *reports,
-                         const struct mismatch *mismatch) {
+/* What each rank that has been there called at that place. */
+static void say_entered_at(struct text *text, const struct report *reports,
+                           const struct mismatch *at) {
     const char *comma = "";
-    if (!mismatch->found) {
-        say(text, "null");
-        return;
-    }
-    say(text, "{\"comm\":%d,\"index\":%d,\"entered\":{", mismatch->comm, mismatch->index);
+    say(text, "{");
     for (int r = 0; r < scope.size; r++) {
-        const struct record *place = scope_place(&reports[r], mismatch->comm, mismatch->index);
+        const struct record *place = scope_place(&reports[r], at->comm, at->index);
         if (!place)
             continue;
         say(text, "%s\"%d\":\"", comma, r);
@@ -400,7 +397,39 @@ static void say_mismatch(struct text *text, const struct report *reports,
         say(text, "\"");
         comma = ",";
     }
-    say(text, "}}");
+    say(text, "}");
+}
+
+static void say_mismatch(struct text *text, const struct report *reports,
+                         const struct mismatch *mismatch) {
+    if (!mismatch->found) {
+        say(text, "null");
+        return;
+    }
+    say(text, "{\"comm\":%d,\"index\":%d,\"entered\":", mismatch->comm, mismatch->index);
+    say_entered_at(text, reports, mismatch);
+    say(text, "}");
+}
+
+/* Who has entered that collective, and what it is to them; who has not. */
+static void say_partly(struct text *text, const struct report *reports,
+                       const struct mismatch *partly) {
+    if (!partly->found) {
+        say(text, "null");
+        return;
+    }
+    say(text, "{\"comm\":%d,\"missing\":[", partly->comm);
+    const char *comma = "";
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *entered = scope_entered(&reports[r], partly->comm);
+        if (!entered || entered->index >= partly->index)
+            continue;
+        say(text, "%s%d", comma, r);
+        comma = ",";
+    }
+    say(text, "],\"entered\":");
+    say_entered_at(text, reports, partly);
+    say(text, "}");
 }
 
 static void say_unreceived(struct text *text, const struct unreceived *left, int lefts) {
@@ -438,11 +467,15 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
     scope.told = text.at;
 }
 
-void scope_tell_left(const struct unreceived *left, int lefts) {
+void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
+                     const struct mismatch *partly) {
     struct text text = {.at = malloc(256), .room = 256};
     if (!text.at)
         return;
+    say(&text, "\"unreceived\":");
     say_unreceived(&text, left, lefts);
+    say(&text, ",\"partly\":");
+    say_partly(&text, reports, partly);
     free(scope.leftover);
     scope.leftover = text.at;
 }
@@ -451,9 +484,9 @@ char *scope_settled_text(void) {
     struct text text = {.at = malloc(1024), .room = 1024};
     if (!text.at)
         return NULL;
-    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"unreceived\":%s}",
+    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,%s}",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
-        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : "[]");
+        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : "\"unreceived\":[],\"partly\":null");
     free(scope.leftover);
     scope.leftover = NULL;
     return text.at;

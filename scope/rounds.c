@@ -179,6 +179,30 @@ static uint64_t hash_of(const struct unreceived *left, int lefts) {
     return hash;
 }
 
+/* The first collective that some ranks of a communicator have entered and others have not; `comm` -1:
+ * there is none. */
+static struct mismatch partly_entered(const struct report *reports) {
+    struct mismatch first = {.comm = -1};
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *mine = NULL;
+        for (int i = 0; i < reports[r].rows; i++) {
+            const struct record *e = &reports[r].row[i];
+            if (e->row == ENTERED)
+                mine = e; /* its members follow */
+            if (e->row != MEMBER || e->peer <= r)
+                continue;
+            const struct record *theirs = scope_entered(&reports[e->peer], e->comm);
+            if (!theirs || mine->index == theirs->index)
+                continue;
+            const int next = 1 + (mine->index < theirs->index ? mine->index : theirs->index);
+            if (first.comm < 0 || e->comm < first.comm ||
+                (e->comm == first.comm && next < first.index))
+                first = (struct mismatch){true, e->comm, next};
+        }
+    }
+    return first;
+}
+
 /* When every cell has ended, one of those that have just ended speaks of what is left over: not at
  * once, as a rank that is idle may be about to begin the same cell. */
 static void speak(const struct report *reports, struct unreceived *left, int lefts) {
@@ -193,8 +217,11 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
         speaker = reports[r].settling ? r : speaker;
     }
     const int kept = uncounted ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
-    const uint64_t hash = hash_of(left, kept);
-    scope.unclaimed = kept > 0 && hash != spoken_of;
+    struct mismatch partly = {.comm = -1};
+    if (speaker >= 0)
+        partly = partly_entered(reports);
+    const uint64_t hash = hash_of(left, kept) ^ ((uint64_t)partly.index << 32) ^ (uint64_t)partly.comm;
+    scope.unclaimed = (kept > 0 || partly.found) && hash != spoken_of;
     if (!idle || hash != seen)
         idle_since = scope_now();
     seen = hash;
@@ -203,7 +230,7 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
     spoken_of = hash;
     scope.unclaimed = false;
     if (speaker == scope.rank)
-        scope_tell_left(left, kept);
+        scope_tell_left(reports, left, kept, &partly);
 }
 
 /* Is there anything to clear after a cell that ended in an error? */
@@ -223,15 +250,9 @@ static bool out_of_step(const struct report *reports, const struct unreceived *l
                 return true; /* begun in this cell */
             if ((e->row == HOLDS || e->row == EXPOSES || e->row == ACCESSES) && e->count)
                 return true;
-            if (e->row != MEMBER)
-                continue;
-            const struct record *mine = scope_entered(&reports[r], e->comm);
-            const struct record *theirs = scope_entered(&reports[e->peer], e->comm);
-            if (mine && theirs && mine->index != theirs->index)
-                return true;
         }
     }
-    return left && lefts > 0;
+    return (left && lefts > 0) || partly_entered(reports).found;
 }
 
 /* False: all ranks are in MPI_Finalize, and this was the last round. */
@@ -467,7 +488,7 @@ static bool unsettled(bool first) {
     for (int i = 0; i < scope.n_comms; i++)
         if (first && scope.comms[i]->places > 0)
             return true;
-    return scope.n_counts > 0 && (first || others || scope.unclaimed);
+    return (scope.n_counts > 0 && (first || others)) || scope.unclaimed;
 }
 
 /* At the end of a cell: what there is to say of it, as JSON to be given back with scope_release.

@@ -122,7 +122,7 @@ struct report {
     struct record *row;
 };
 
-/* Two ranks that called unlike collectives at the same place. */
+/* The place of a collective at which ranks called unlike ones, or which not all have entered. */
 struct mismatch {
     bool found;
     int comm, index;
@@ -267,7 +267,7 @@ struct scope {
     long long never_completed; /* operations whose requests were freed while they were open */
     long long changed;      /* buffers that were changed while they were being sent */
     bool unhide;            /* what libraries keep in attributes may be out of step */
-    bool unclaimed; /* messages are left over that nobody has spoken of yet */
+    bool unclaimed; /* something is left over that nobody has spoken of yet */
     bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
     int settlings;           /* rounds held while it was settling */
     int cell;
@@ -313,7 +313,7 @@ struct scope {
     long long verdict_epoch; /* this rank's epoch in it */
     char *told;  /* the last break as text for Python */
     char *first; /* the first of this cell */
-    char *leftover; /* messages that this rank is to speak of */
+    char *leftover; /* what is left over that this rank is to speak of */
 };
 
 extern struct scope scope;
@@ -532,7 +532,8 @@ void scope_report(struct report *report); /* its rows are the caller's to free. 
 void scope_tell(const struct report *reports, const struct verdict *verdict, int kind,
                 const struct unreceived *left, int lefts, double seconds, int drained,
                 int renewed, bool failed);
-void scope_tell_left(const struct unreceived *left, int lefts);
+void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
+                     const struct mismatch *partly);
 char *scope_settled_text(void);
 
 /* drain.c */

@@ -4429,3 +4429,13 @@ after.case(
     "it would end MPI for all cells to come",
     Cell("MPI.Finalize()", "error", words=("leave it out",)),
 )
+collectives.case(
+    "a collective that one rank is in with the next cell",
+    "6.1: who need not wait may go on; that one rank has not been in it is said once",
+    Cell(
+        "value = np.full(1, rank)\nif rank != 3: comm.Bcast(value, 0)",
+        words=("ranks 0, 1 and 2 called MPI_Bcast, root 0", "rank 3 did not"),
+    ),
+    Cell("burn(0.01)"),
+    Cell("if rank == 3: comm.Bcast(value, 0)", check="value[0] == 0"),
+)

@@ -256,6 +256,17 @@ def test_messages_left_over_are_counted():
     assert "2 messages from rank 0 to rank 1 (tag 2, communicator 3), and 4 more." in text
 
 
+def test_a_collective_that_not_all_have_been_in_is_one_line():
+    place = {"comm": 0, "missing": [3], "entered": {"0": "MPI_Barrier", "1": "MPI_Barrier"}}
+    assert waitfor.partly(place) == (
+        "Ringside: ranks 0 and 1 called MPI_Barrier, and rank 3 did not. The next collective that "
+        "rank 3 calls there has to be that one."
+    )
+    assert "MPI_Barrier on communicator 2, and ranks 2 and 3 did not" in waitfor.partly(
+        place | {"comm": 2, "missing": [2, 3]}
+    )
+
+
 def test_what_is_not_judged_is_said_beside_the_call():
     seen = state(0, "MPI_Recv", need("recv", 1), unjudged=["MPI_Isendrecv"])
     assert waitfor.line(seen).endswith("from rank 1 (tag 0) (not judged: MPI_Isendrecv)")

@@ -160,6 +160,8 @@ class RingsideKernel(IPythonParallelKernel):
         end = scope.settle(SETTLE_LIMIT)
         if end["unreceived"] and reply["status"] == "ok":  # else they are cleared
             print(textwrap.fill(waitfor.unreceived(end["unreceived"]), WIDTH), file=sys.stderr)
+        if end["partly"] and reply["status"] == "ok":
+            print(textwrap.fill(waitfor.partly(end["partly"]), WIDTH), file=sys.stderr)
         if not end["broken"]:
             return reply
         if reply["status"] == "ok" and end["report"] and end["report"]["kind"] in waitfor.JUDGED:

@@ -89,7 +89,8 @@ def busy(flag: bool) -> None:
 def settle(limit: float) -> dict:
     """At the end of a cell's own code: waits for at most `limit` seconds while the ranks compare
     what they did, and says whether a break happened in this cell (`broken`, `generation`, its
-    `report`), whether a call of this rank `raised` it, and which messages are `unreceived`."""
+    `report`), whether a call of this rank `raised` it, which messages are `unreceived`, and which
+    collective only some ranks have been in (`partly`, or None)."""
     return _text(_scope().scope_settle, limit)
 
 

@@ -117,6 +117,21 @@ def unreceived(messages: Sequence[dict]) -> str:
     )
 
 
+def partly(place: dict) -> str:
+    """One line on a collective that a cell's ranks have not all been in."""
+    missing = in_words(place["missing"])
+    called = {}
+    for rank, call in place["entered"].items():
+        called.setdefault(call, []).append(int(rank))
+    did = ", ".join(f"{in_words(ranks)} called {call}" for call, ranks in called.items())
+    where = "" if place["comm"] == 0 else f" on communicator {place['comm']}"
+    calls = "calls" if len(place["missing"]) == 1 else "call"
+    return (
+        f"{PREFIX} {did}{where}, and {missing} did not. The next collective that {missing} {calls} "
+        "there has to be that one."
+    )
+
+
 def _left_over(message: dict) -> str:
     count = message["count"]
     what = "1 message" if count == 1 else f"{count} messages"
