@@ -149,15 +149,13 @@ class Keeper:
         return information["client"]
 
     async def _reachable(self) -> dict:
-        """Where the controller listens: on loopback, or for the nodes, and then encrypted."""
+        """Where the controller listens: on loopback, or for the nodes. Encrypted on either, as any
+        user of a machine can subscribe on its loopback to what ranks print and are told."""
+        encrypted = {"controller_args": ["--IPController.enable_curve=True"]}
         if self.asked is None:
-            return {}
+            return encrypted
         where = await asyncio.to_thread(address, self.asked)
-        return {
-            "controller_ip": where,
-            "controller_location": where,
-            "controller_args": ["--IPController.enable_curve=True"],
-        }
+        return encrypted | {"controller_ip": where, "controller_location": where}
 
     async def _launch(self) -> None:
         if self._over:
