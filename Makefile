@@ -36,7 +36,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab slurm my-lessons test soak bench lessons exercises kernels lint lock clean env
+.PHONY: help lab slurm my-lessons class test soak bench lessons exercises kernels lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
@@ -50,6 +50,7 @@ help:
 	@echo "make kernels  the C library and the scope only  (V=1: whole commands)"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
+	@echo "make class    what a server for a class needs besides  (docs/classroom.md)"
 	@echo "make clean    remove the environments and everything built"
 	@echo
 	@echo "$(PY) -m ringside run -n 4 PROGRAM: the scope for a program of your own (--help)"
@@ -58,10 +59,15 @@ help:
 	@echo "With MPI=system, on the MPI whose mpicc and mpiexec are on the PATH."
 	@echo "With PYTHON=python3.12 the environment is made from that Python."
 
+# A reader works in copies, as JupyterLab saves by itself: here, or in a home where the checkout is
+# another's, as on a server for a class.
+ROOM := $(shell test -w . && echo my-lessons/)
+MINE := $(if $(ROOM),my-lessons,$(HOME)/ringside)
+
 # Of the server's log only errors are shown, and the address, which stays the last line.
-LAB = "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$$PWD" \
+LAB = "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$(if $(ROOM),$$PWD,$(MINE))" \
     --Application.log_level=ERROR --LabApp.extension_manager=readonly \
-    --KernelManager.transport_encryption=auto --LabApp.default_url=/lab/tree/my-lessons/
+    --KernelManager.transport_encryption=auto --LabApp.default_url=/lab/tree/$(ROOM)
 
 lab: kernels my-lessons
 	@echo "Ringside: JupyterLab starts. Ctrl-C twice ends it."
@@ -83,26 +89,13 @@ my-lessons/.new: $(LESSONS) $(EXERCISES) | env
 	@rm -rf $@ $@.part && $(EMPTY) --output-dir $@.part $(LESSONS) && \
 	    $(EMPTY) --output-dir $@.part/exercises $(EXERCISES) && mv $@.part $@
 
-# A reader works in copies, as JupyterLab saves by itself. A copy that nobody has changed follows its
-# lesson; one that somebody has stays, until FRESH=1 puts it aside.
 my-lessons: my-lessons/.new
-	@mkdir -p my-lessons/.given/exercises my-lessons/exercises
-	@ln -sfn ../notebooks/reference my-lessons/reference
-	@aside="my-lessons/until-$$(date +%Y-%m-%d-%H%M%S)"; \
-	for lesson in my-lessons/.new/*.ipynb my-lessons/.new/exercises/*.ipynb; do \
-	    name=$${lesson#my-lessons/.new/}; mine=my-lessons/$$name given=my-lessons/.given/$$name; \
-	    if [ -e "$$mine" ] && ! cmp -s "$$mine" "$$given"; then \
-	        if [ -n "$(FRESH)" ]; then \
-	            mkdir -p "$$aside/exercises" && ln -sfn ../../notebooks/reference "$$aside/reference" && \
-	            mv "$$mine" "$$aside/$$name" && echo "Ringside: your $$name is kept in $$aside"; \
-	        else \
-	            cmp -s "$$lesson" "$$given" || \
-	            echo "Ringside: $$name is newer than your copy; make lab FRESH=1 keeps both"; \
-	            continue; \
-	        fi; \
-	    fi; \
-	    cp "$$lesson" "$$given" && cp "$$lesson" "$$mine" || exit 1; \
-	done
+	@sh copies.sh "$(MINE)" $(FRESH)
+
+# What students' servers need, for a class on one machine: docs/classroom.md.
+class: kernels my-lessons/.new
+	@"$(PY)" -m uv pip install --quiet --python "$(PY)" --group hub
+	@echo "Ringside: $(VENV) is ready for a class."
 
 test: lint kernels
 	$(INSIDE) "$(PY)" -m pytest $(TESTARGS)

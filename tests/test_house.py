@@ -120,7 +120,8 @@ def written(path: Path) -> str:
 def test_a_readers_copy_is_kept_and_renewed(tmp_path):
     """One that nobody has changed follows its lesson; what somebody has written is never lost.
     It begins without outputs: JupyterLab shows the first line of those that are folded away."""
-    shutil.copy(ringside.ROOT / "Makefile", tmp_path)
+    for name in ("Makefile", "copies.sh"):
+        shutil.copy(ringside.ROOT / name, tmp_path)
     (tmp_path / "environment.sh").touch()
     lessons, mine = tmp_path / "notebooks", tmp_path / "my-lessons"
     (lessons / "reference").mkdir(parents=True)
