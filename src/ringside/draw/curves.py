@@ -33,8 +33,8 @@ COLOURS = [OKABE_ITO[name] for name in ("blue", "orange", "green", "purple", "sk
 
 
 def _look(place: int) -> dict[str, Any]:
-    """Colour and marker of the place-th series."""
-    return {"color": COLOURS[place % 6], "marker": MARKS[place % 6]}
+    """Colour and marker of the place-th series; the dark outline is for the light colours."""
+    return {"color": COLOURS[place % 6], "marker": MARKS[place % 6], "markeredgecolor": INK}
 
 
 def _size(nbytes: float, _=None) -> str:
@@ -257,7 +257,7 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
             if times.empty:
                 continue
             ax.plot([at + shift] * 2, [times.min(), times.max()], color=INK, linewidth=1.5)
-            ax.plot(at + shift, times.median(), markersize=12, markeredgecolor=INK, **look)
+            ax.plot(at + shift, times.median(), markersize=12, **look)
         handles.append(Line2D([], [], linestyle="", markersize=11, **look))
     _times(ax, "Time of one exchange")
     upright = len(variants) > LABELS

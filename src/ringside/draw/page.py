@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Iterable, Sequence
+from functools import partial
 
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
+from matplotlib.figure import Figure
 
 from ringside import errors
 
@@ -96,6 +98,8 @@ def axes_for(ax: Axes | None, height: float) -> Axes:
 def finish(ax: Axes, words: str, below: float) -> Axes:
     """Keep the sentence and write it under the axes, ``below`` points under their lower edge."""
     ax.ringside_text = words
+    # IPython asks for this where it shows the figure, and a notebook keeps it with the picture.
+    ax.get_figure()._repr_mimebundle_ = partial(_alternative, ax.get_figure())
     width = ax.get_figure().get_figwidth() * 72 * ax.get_position().width
     ax.annotate(
         "\n".join(textwrap.wrap(words, max(30, int(1.2 * width / (0.53 * FONT))))),
@@ -113,6 +117,12 @@ def finish(ax: Axes, words: str, below: float) -> Axes:
         for _ in range(2):
             ax.get_figure().draw_without_rendering()
     return ax
+
+
+def _alternative(figure: Figure, **_) -> tuple[dict, dict]:
+    """No data besides the image, and the sentences of all its axes as its alternative text."""
+    words = (getattr(ax, "ringside_text", "") for ax in figure.axes)
+    return {}, {"image/png": {"alt": " ".join(filter(None, words))}}
 
 
 def legend(ax: Axes, handles: list, labels: list[str], columns: int) -> None:
