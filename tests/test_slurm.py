@@ -268,10 +268,19 @@ def test_c_of_a_cell_runs_on_all_nodes(notebook):
     assert notebook.run("cluster.view['c']")["value"] == [(r - 1) % RANKS for r in range(RANKS)]
 
 
-def test_the_network_lens_is_refused_by_name(notebook):
+def test_the_network_lens_is_not_played_and_says_so(notebook):
     notebook.start()
-    refused = notebook.run("cluster.network(1e-3)", error="ClusterError")
-    assert "these are on 4 nodes" in refused["text"]
+    assert "Not played: the ranks are on 4 nodes" in notebook.run("cluster.network(1e-3)")["shown"]
+    assert notebook.run("cluster.played()")["value"] is None
+    notebook.run("cluster.network(-1)", error="ValueError")  # what is wrong is so there, too
+
+
+def test_fewer_ranks_than_the_nodes_of_the_file_have_a_node_each(another):
+    """One file serves lessons of 2 ranks and of 8."""
+    another.run(f"cluster = ringside.start(2, timeout={LIMIT})", LIMIT + CELL)
+    another.run("%%px\nimport socket\nnode = socket.gethostname()")
+    assert another.run("cluster.view['node']")["value"] == ["n1", "n2"]
+    another.run("cluster.stop()")
 
 
 # ---------------------------------------------------------------- ends

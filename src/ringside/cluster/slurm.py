@@ -21,7 +21,7 @@ import sys
 import time
 import tomllib
 from contextlib import suppress
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 
 from ipyparallel.cluster import launcher
@@ -54,11 +54,12 @@ class Asked:
     address: str = ""
 
 
-def settings(launcher: str | None = None, **given) -> Asked | None:
-    """What to ask Slurm for; None: the ranks run on this machine.
+def settings(n: int, launcher: str | None = None, **given) -> Asked | None:
+    """What to ask Slurm for, for n ranks; None: they run on this machine.
 
-    What is given counts before `ringside.toml`. Raises ValueError or TypeError, naming the file,
-    for what neither knows.
+    What is given counts before `ringside.toml`, whose `nodes` are at most one a rank: it serves
+    lessons of many ranks and of few. Raises ValueError or TypeError, naming the file, for what
+    neither knows, and for more nodes than ranks where these are given.
     """
     file, found = _file()
     known = {field.name for field in fields(Asked)}
@@ -77,7 +78,10 @@ def settings(launcher: str | None = None, **given) -> Asked | None:
     if where != "slurm":
         raise ValueError(f"there is no launcher {where!r}: say 'local' or 'slurm'")
     found.pop("launcher", None)
-    return _checked(found | wanted)
+    asked = _checked(found | wanted)
+    if asked.nodes > n and "nodes" in wanted:
+        raise ValueError(f"{n} ranks cannot be on {asked.nodes} nodes: ask for at most {n} nodes")
+    return replace(asked, nodes=min(asked.nodes, n))
 
 
 def _names(known: set[str]) -> str:
