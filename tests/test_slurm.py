@@ -3,10 +3,12 @@
 import json
 import os
 import queue
+import signal
 import subprocess
 import sys
 import threading
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -113,6 +115,16 @@ class Notebook:
 @pytest.fixture(scope="module")
 def slurm(tmp_path_factory):
     home = tmp_path_factory.mktemp("home")
+    with nodes.running(home) as slurm:
+        (home / "ringside.toml").write_text(SETTINGS)
+        yield slurm
+
+
+@pytest.fixture
+def to_be_broken(tmp_path):
+    """A Slurm that loses a node."""
+    home = tmp_path / "home"
+    home.mkdir()
     with nodes.running(home) as slurm:
         (home / "ringside.toml").write_text(SETTINGS)
         yield slurm
@@ -316,6 +328,16 @@ def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook
     assert notebook.run("cluster.view['size']")["value"] == [4] * 4
 
 
+def test_a_job_is_not_begun_a_second_time(notebook, slurm):
+    """Nobody would speak to the ranks of a requeued job."""
+    notebook.start(4)
+    [job] = running(slurm)
+    with pytest.raises(subprocess.CalledProcessError) as refused:
+        slurm.said("scontrol", "requeue", job)
+    assert "disabled" in refused.value.stderr
+    assert notebook.run("cluster.view['size']")["value"] == [4] * 4
+
+
 def test_restart_gives_the_ranks_of_another_job(notebook, slurm):
     notebook.start(4)
     notebook.run("%%px\njob = os.environ['SLURM_JOB_ID']")
@@ -325,6 +347,30 @@ def test_restart_gives_the_ranks_of_another_job(notebook, slurm):
     after = notebook.run("cluster.view['job']")["value"]
     assert len(set(after)) == 1 and not set(before) & set(after)
     assert wait_for(lambda: set(jobs(slurm)) == set(after), CELL), jobs(slurm)
+
+
+@pytest.mark.parametrize("lost", ["n1", "n4"])
+def test_a_node_that_is_lost_ends_the_cell_and_the_job(to_be_broken, lost):
+    """On n1, the job's first, runs its script; when n4 is lost, the others hear of it."""
+    slurm = to_be_broken
+    notebook = Notebook(slurm)
+    notebook.start(4)
+    marker = slurm.home / "at-work"
+    notebook.send(f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\ncomm.recv(source=0)")
+    assert wait_for(marker.exists, CELL)
+    [job] = running(slurm)
+    os.kill(slurm.nodes[lost], signal.SIGKILL)  # with it, all in its namespaces
+    told = notebook.answer(CELL)
+    assert told["error"] == "RankDied", told
+    hint = f"job {job} lost a node that failed: n1" if lost == "n1" else "a node may have been lost"
+    assert hint in told["text"]
+    assert "asks for another job" in told["text"]
+    assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)  # nor is it queued again
+    remaining = replace(slurm, nodes={n: pid for n, pid in slurm.nodes.items() if n != lost})
+    assert wait_for(lambda: not left(remaining), CELL), left(remaining)
+    notebook.run("cluster.stop()")
+    notebook.run(f"cluster = ringside.start(3, nodes=3, timeout={LIMIT})", LIMIT + CELL)
+    notebook.close()
 
 
 def test_nothing_is_left_when_the_notebook_is_killed(slurm):

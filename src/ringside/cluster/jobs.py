@@ -38,6 +38,8 @@ _ENDS = {
 # What the nodes write into the job's output when Slurm ends it begins with this.
 ENDED = "*** JOB "
 _CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
+# Why a job is COMPLETING, where its nodes do not answer for a while.
+_REASONS = {"NodeDown": "NODE_FAIL", "TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED"}
 _CAUSES = {"TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED"}
 
 
@@ -176,14 +178,25 @@ def _mpiexec() -> str:
     return shlex.quote(str(mpi.mpiexec()))
 
 
-def how_it_ended(job: Job | None, output: str) -> str:
-    """In words how a job ended, from what Slurm says of it and what it had written last."""
+def how_it_ended(job: Job | None, output: str, nodes: str = "") -> str:
+    """In words how a job ended that had these nodes, from what Slurm says of it and what it had
+    written last."""
     if job is None:
         return "the job is gone: Slurm knows of none"
-    state = job.state
+    state = _REASONS.get(job.reason, job.state) if job.state == "COMPLETING" else job.state
     if found := _CANCELLED.search(output):
         state = _CAUSES.get((found[1] or "").strip(), "CANCELLED")
-    return f"job {job.id} {_ENDS.get(state, 'has ended')}"
+    which = f": {down}" if state == "NODE_FAIL" and nodes and (down := _down(nodes)) else ""
+    return f"job {job.id} {_ENDS.get(state, 'has ended')}{which}"
+
+
+def _down(nodes: str) -> str:
+    """Which of these nodes are down, as far as Slurm knows."""
+    try:
+        said = ask("sinfo", "--noheader", "--Node", "--states=down", "--format=%N", "-n", nodes)
+    except ClusterError:
+        return ""
+    return ", ".join(sorted(set(said.split())))
 
 
 def note(run: Path, name: str) -> None:

@@ -241,13 +241,14 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
 
     async def _follow(self) -> None:
         """Until the job is over, or a rank of it has ended."""
-        seen, looked, completing = "", 0.0, None
+        seen, looked, completing, nodes = "", 0.0, None, ""
         while True:
             output, now = self.get_output(), time.monotonic()
             if now - looked > (LOOK_EVERY if output == seen else LOOK_SOON):
                 with suppress(ClusterError):  # it is silent for the moment
                     self.job = await asyncio.to_thread(jobs.look, self._name)
                 looked, seen = time.monotonic(), output
+                nodes = nodes or (self.job.nodes if self.job is not None else "")
             told = _TASK_ENDED.search(output) or jobs.ENDED in output
             over = self.job is None or self.job.over
             if over and self.job is not None and self.job.state == "COMPLETING":
@@ -256,8 +257,8 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
             if over or told:
                 break
             await asyncio.sleep(TICK)
-        output = self.get_output()
-        self.notify_stop({"exit_code": None, "said": jobs.how_it_ended(self.job, output)})
+        said = await asyncio.to_thread(jobs.how_it_ended, self.job, self.get_output(), nodes)
+        self.notify_stop({"exit_code": None, "said": said})
 
     async def stop(self):
         """End the job, and wait a moment until it is over."""
