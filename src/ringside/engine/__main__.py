@@ -20,6 +20,7 @@ from ringside.cluster import files
 from ringside.errors import PREFIX
 
 SILENCE = 30.0  # seconds without the controller's beat after which a rank of a job leaves
+TOLD_LIMIT = 5  # seconds in which the first rank says what is wrong with all
 FILE_LIMIT = 60  # seconds for the file that says how to reach the controller
 # Known before MPI starts, so that an engine that fails in MPI_Init can be named too.
 RANK_VARIABLES = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -149,6 +150,9 @@ def require_all(MPI) -> None:
     wanted, found = int(os.environ["RINGSIDE_RANKS"]), MPI.COMM_WORLD.Get_size()
     if found != wanted:
         processes.remove(processes.shared_memory([os.getpid()]))  # the job may end before MPI does
+        if launch_rank():
+            time.sleep(TOLD_LIMIT)  # ended now, it could end the first before that has spoken
+            sys.exit(1)
         sys.exit(
             f"{PREFIX} on {socket.gethostname()} a rank was told that it is {MPI.COMM_WORLD.rank} "
             f"of {found}, and {wanted} were begun: the command that begins them and the MPI "
