@@ -394,6 +394,15 @@ def test_what_slurm_refuses_is_told_in_its_words(another):
     assert "4 ranks cannot be on 40 nodes" in impossible["text"]
 
 
+def test_what_slurm_refuses_leaves_the_ranks_as_they_are(notebook):
+    notebook.start(4)
+    notebook.run("%%px\nkept = 7")
+    refused = notebook.run("ringside.start(4, partition='nowhere')", error="ClusterError")
+    assert "nvalid partition" in refused["text"]
+    notebook.run("ringside.start(4, address='192.0.2.7')", error="ClusterError")
+    assert notebook.run("cluster.view['kept']")["value"] == [7] * 4
+
+
 def test_a_setup_that_fails_is_shown_at_once(another):
     setup = ["echo loading the compiler", "module_that_is_not_there gcc"]
     failed = another.run(f"ringside.start(4, setup={setup}, timeout=600)", error="ClusterError")

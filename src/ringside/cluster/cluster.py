@@ -13,7 +13,7 @@ from dataclasses import asdict
 from ringside import mpi
 from ringside.cluster import files, jobs, magic, room
 from ringside.cluster.keeper import Keeper
-from ringside.cluster.slurm import Asked, settings
+from ringside.cluster.slurm import Asked, check, settings
 from ringside.errors import ClusterError, Interrupted, RankDied
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
@@ -73,6 +73,8 @@ def _started(n: int, place: Asked | None, timeout: float, take_over: bool) -> "C
     global _current
     if _current is None or not _current.lives() or _current.place != place:
         if _current is not None:
+            if place is not None and _current.lives():
+                check(n, place)  # before what runs is ended
             _current.stop()
         _current = Cluster(n, place)
     if take_over:

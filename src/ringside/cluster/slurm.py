@@ -147,6 +147,32 @@ def address(asked: Asked) -> str:
         ) from None
 
 
+def per_node(n: int, asked: Asked) -> int:
+    """How many of n ranks are on a node at most."""
+    return -(-n // asked.nodes)
+
+
+def options(n: int, asked: Asked) -> dict[str, str]:
+    """What is asked of Slurm for n ranks, by the names of sbatch's options."""
+    return {
+        "ntasks": str(n),
+        "nodes": str(asked.nodes),
+        "ntasks-per-node": str(per_node(n, asked)),
+        "distribution": "block",
+        **({"partition": asked.partition} if asked.partition else {}),
+        **({"account": asked.account} if asked.account else {}),
+        **({"time": asked.time} if asked.time else {}),
+    }
+
+
+def check(n: int, asked: Asked) -> None:
+    """Submit nothing; raise ClusterError where n ranks would be refused."""
+    address(asked)
+    wanted = options(n, asked)
+    words = [f"--{name}={text}" for name, text in wanted.items()]
+    jobs.ask("sbatch", "--test-only", *words, "--wrap=true", asked=wanted)
+
+
 class SlurmLauncher(launcher.SlurmEngineSetLauncher):
     """n ranks as one job. `job`: what Slurm has said of it last."""
 
@@ -170,27 +196,14 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         """The command that submits the job."""
         return ["sbatch", "--parsable", str(self.script)]
 
-    def per_node(self, n: int) -> int:
-        """How many of n ranks are on a node at most."""
-        return -(-n // self.asked.nodes)
-
     def options(self, n: int) -> dict[str, str]:
         """What the job asks for, by the names of sbatch's options."""
-        return {
-            "job-name": self._name,
-            "ntasks": str(n),
-            "nodes": str(self.asked.nodes),
-            "ntasks-per-node": str(self.per_node(n)),
-            "distribution": "block",
-            **({"partition": self.asked.partition} if self.asked.partition else {}),
-            **({"account": self.asked.account} if self.asked.account else {}),
-            **({"time": self.asked.time} if self.asked.time else {}),
-            "output": str(self.run / "engines.log").replace("%", "%%"),
-        }
+        output = str(self.run / "engines.log").replace("%", "%%")
+        return {"job-name": self._name, **options(n, self.asked), "output": output}
 
     def write_batch_script(self, n=1):
         """Write the job's script."""
-        begin = self.asked.begin or jobs.begin_engines(n, self.per_node(n))
+        begin = self.asked.begin or jobs.begin_engines(n, per_node(n, self.asked))
         wanted = {"RINGSIDE_RANKS": str(n), **self.get_env()}
         exports = [f"export {name}={shlex.quote(text)}" for name, text in wanted.items()]
         lines = [
