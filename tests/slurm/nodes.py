@@ -95,6 +95,7 @@ class Slurm:
             "SLURM_CONF": str(self.home / "slurm.conf"),
             "IPYTHONDIR": str(self.home / "ipython"),
             "HYDRA_IFACE": _interface()[0],  # as nobody knows the nodes by their names
+            "OMPI_MCA_mpi_yield_when_idle": "1",  # as they do not know that they share their cores
         }
 
     def said(self, *words: str, node: str | None = None, limit: float = 30.0) -> str:
