@@ -608,7 +608,7 @@ def _job_over(record: dict) -> RankDied:
     if record["signal"] is not None and not record["where"]:
         # MPI libraries crash where another node is lost.
         who += ". No line of a cell is known for it: a node may have been lost (sinfo shows them)"
-    elif not _by_itself(record) and who.endswith("failed"):
+    elif not _by_itself(record) and who.endswith(("failed", "has ended")):
         # So does their mpiexec, long before Slurm misses the node.
         who += ". No rank has said why: a node may have been lost (sinfo shows them, in a while)"
     text = (
