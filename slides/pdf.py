@@ -29,7 +29,6 @@ def main() -> None:
                     "--disable-gpu",
                     "--no-pdf-header-footer",
                     f"--user-data-dir={profile}",
-                    "--virtual-time-budget=10000",
                     f"--print-to-pdf={pdf}",
                     f"{deck.resolve().as_uri()}?print-pdf",
                 ],
@@ -38,7 +37,8 @@ def main() -> None:
                 timeout=120,
                 check=False,
             )
-        if done.returncode != 0 or not pdf.exists():
+        # Where it gave up before the slides were there, a page of 1 kB is left.
+        if done.returncode != 0 or not pdf.exists() or pdf.stat().st_size < 10_000:
             sys.exit(f"Ringside: chromium did not print {deck.name}:\n{done.stderr}")
         print(f"Ringside: {pdf}")
 
