@@ -1,46 +1,42 @@
 """Each deck of slides/build as a PDF beside it, printed by chromium."""
 
+import base64
 import shutil
-import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
+from selenium import webdriver
+from selenium.webdriver.support.wait import WebDriverWait
+
 BUILD = Path(__file__).parent / "build"
+READY = "return Boolean(window.Reveal && Reveal.isReady() && document.querySelector('.pdf-page'))"
 
 
 def main() -> None:
-    chromium = shutil.which("chromium") or shutil.which("google-chrome")
-    if chromium is None:
+    chromium, driver = shutil.which("chromium"), shutil.which("chromedriver")
+    if not (chromium and driver):
         sys.exit(
             "Ringside: the decks are built, but there is no chromium to print them as PDF.\n"
-            "    Debian, Ubuntu: apt-get install chromium\n"
+            "    Debian, Ubuntu: apt-get install chromium chromium-driver\n"
             "    Then give the same command again."
         )
-    for deck in sorted(BUILD.glob("[0-9][0-9]-*.html")):
-        pdf = deck.with_suffix(".pdf")
-        with tempfile.TemporaryDirectory() as profile:
-            done = subprocess.run(
-                # As root chromium refuses its sandbox; what it opens here are our own files.
-                [
-                    chromium,
-                    "--headless",
-                    "--no-sandbox",
-                    "--disable-gpu",
-                    "--no-pdf-header-footer",
-                    f"--user-data-dir={profile}",
-                    f"--print-to-pdf={pdf}",
-                    f"{deck.resolve().as_uri()}?print-pdf",
-                ],
-                capture_output=True,
-                text=True,
-                timeout=120,
-                check=False,
-            )
-        # Where it gave up before the slides were there, a page of 1 kB is left.
-        if done.returncode != 0 or not pdf.exists() or pdf.stat().st_size < 10_000:
-            sys.exit(f"Ringside: chromium did not print {deck.name}:\n{done.stderr}")
-        print(f"Ringside: {pdf}")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    # As root chromium refuses its sandbox; what it opens here are our own files.
+    for option in ("--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"):
+        options.add_argument(option)
+    browser = webdriver.Chrome(options, webdriver.ChromeService(driver))
+    try:
+        for deck in sorted(BUILD.glob("[0-9][0-9]-*.html")):
+            browser.get(f"{deck.resolve().as_uri()}?print-pdf")
+            WebDriverWait(browser, 60).until(lambda browser: browser.execute_script(READY))
+            page = {"preferCSSPageSize": True, "printBackground": True}
+            printed = browser.execute_cdp_cmd("Page.printToPDF", page)
+            pdf = deck.with_suffix(".pdf")
+            pdf.write_bytes(base64.b64decode(printed["data"]))
+            print(f"Ringside: {pdf}")
+    finally:
+        browser.quit()
 
 
 if __name__ == "__main__":
