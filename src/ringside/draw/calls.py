@@ -15,6 +15,7 @@ from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 from ringside.draw.page import (
     FONT,
+    HEIGHT,
     INK,
     OKABE_ITO,
     axes_for,
@@ -135,8 +136,8 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
     else:
         rows = sorted(set(ranks))
     calls = _calls([row for row in every if row.rank in set(rows)])
-    height = 1.9 + (0.85 if len(rows) <= 6 else 0.55 if len(rows) <= 12 else 0.32) * len(rows)
-    ax = axes_for(ax, max(height, 3.2))
+    height = max(3.2, min(HEIGHT, 1.9 + 0.72 * len(rows)), 1.6 + 0.22 * len(rows))
+    ax = axes_for(ax, height)
     ax.spines[["top", "right", "left"]].set_visible(False)
     ax.tick_params(labelsize=FONT, left=False)
     ax.set_ylabel("Rank", fontsize=FONT)

@@ -13,6 +13,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullLocato
 
 from ringside.draw.page import (
     FONT,
+    HEIGHT,
     INK,
     MARKS,
     OKABE_ITO,
@@ -124,7 +125,7 @@ def by_bytes(
     are drawn as lines, by name: anything with ``predict(bytes) -> seconds``. ``steps``: what
     ``fit.steps`` found, each between two sizes, in bytes, a step or a bend.
     """
-    ax = axes_for(ax, 5.4)
+    ax = axes_for(ax, HEIGHT)
     series = _series(table, "bytes")
     handles = _curves(ax, series)
     sizes = np.unique(table["bytes"])
@@ -162,7 +163,7 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
     as in ``by_bytes``; ``fits`` are drawn as lines, by name: anything with
     ``predict(bytes, ranks) -> seconds``, and then ``table`` has the column ``bytes`` as well.
     """
-    ax = axes_for(ax, 4.8)
+    ax = axes_for(ax, HEIGHT)
     series = _series(table, "ranks")
     handles = _curves(ax, series)
     ranks = np.unique(table["ranks"])
@@ -214,7 +215,7 @@ def overlap(table: DataFrame, ax: Axes | None = None) -> Axes:
     ``table`` has the columns ``case``, ``communication``, ``work`` and ``both``, in seconds. Were
     nothing hidden, `both` would be as long as the two bars together.
     """
-    ax = axes_for(ax, 1.6 + 0.8 * len(table))
+    ax = axes_for(ax, min(HEIGHT, 1.6 + 0.8 * len(table)))
     rows = np.arange(len(table))
     unit, scale = clock(table[["communication", "work", "both"]].to_numpy().max())
     work, talk, both = (table[name] / scale for name in ("work", "communication", "both"))
@@ -245,7 +246,7 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
     mark is the median of a source's measurements, its line goes from the minimum to the maximum.
     """
     variants, sources = list(table["variant"].unique()), list(table["source"].unique())
-    ax = axes_for(ax, 4.4 if len(variants) <= LABELS else 5.6)
+    ax = axes_for(ax, 4.4 if len(variants) <= LABELS else HEIGHT)
     medians = table.groupby(["source", "variant"])["seconds"].median()
     handles = []
     for place, source in enumerate(sources):

@@ -14,6 +14,7 @@ from matplotlib.patches import Circle, FancyArrowPatch, RegularPolygon
 
 from ringside.draw.page import (
     FONT,
+    HEIGHT,
     INK,
     LABELLED,
     OKABE_ITO,
@@ -50,25 +51,25 @@ class _Place(NamedTuple):
 def _places(n: int) -> list[_Place]:
     """Rank 0 on top, the others clockwise; two ranks side by side, one alone in the middle.
 
-    The ring is wider than high when there are many, for the words beside it.
+    The ring is wider than high, as the pictures are.
     """
     if n == 1:
         return [_Place(0, 0, (0, 1))]
     first = math.pi if n == 2 else math.pi / 2
     turns = [first - 2 * math.pi * rank / n for rank in range(n)]
-    wide = 1.0 if n < 5 else 1.35
+    wide = 1.0 if n == 2 else 1.7 if n < 5 else 2.2
     return [_Place(wide * math.cos(a), math.sin(a), (math.cos(a), math.sin(a))) for a in turns]
 
 
 def _radius(n: int) -> float:
-    return min(0.2, 0.52 * math.sin(math.pi / n)) if n > 2 else 0.2
+    return min(0.26, 0.52 * math.sin(math.pi / n)) if n > 2 else 0.2
 
 
 def _stage(n: int, ax: Axes | None, loops: bool = False) -> tuple[Axes, float]:
     """Empty axes for n ranks on a ring, and the length of its data unit in points."""
-    half_width, half_height = (1.8, 0.75) if n < 3 else (2.1, 1.75 if loops else 1.4)
+    half_width, half_height = (1.8, 0.75) if n < 3 else (3.3, 1.75 if loops else 1.35)
     own = ax is None
-    ax = axes_for(ax, 4.2 if n < 3 else 6.9)
+    ax = axes_for(ax, 4.2 if n < 3 else HEIGHT)
     ax.set(xlim=(-half_width, half_width), ylim=(-half_height, half_height), aspect="equal")
     ax.axis("off")
     figure = ax.get_figure()

@@ -8,7 +8,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from ringside.draw.page import FONT, INK, OKABE_ITO, axes_for, finish, legend, sentence
+from ringside.draw.page import FONT, HEIGHT, INK, OKABE_ITO, axes_for, finish, legend, sentence
 
 GAP = 0.6  # between two layers, in cells
 MAXIMUM = 12  # ranks along a dimension: more cannot be read
@@ -28,7 +28,7 @@ def grid(dims: Sequence[int], rank: int = 0, ax: Axes | None = None) -> Axes:
     if not 0 <= rank < np.prod(dims):
         raise ValueError(f"rank {rank} is not on a grid of {np.prod(dims)} ranks; try rank=0")
     around = _neighbours(dims, rank)
-    ax = axes_for(ax, min(6.5, 1.9 + 0.8 * dims[1]))
+    ax = axes_for(ax, min(HEIGHT, 1.9 + 0.8 * dims[1]))
     for number in range(np.prod(dims)):
         _cell(ax, dims, number, rank, [side for side, other in around.items() if other == number])
     for layer in range(dims[0]):

@@ -9,7 +9,17 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Rectangle
 
-from ringside.draw.page import FONT, INK, OKABE_ITO, axes_for, finish, legend, listed, sentence
+from ringside.draw.page import (
+    FONT,
+    HEIGHT,
+    INK,
+    OKABE_ITO,
+    axes_for,
+    finish,
+    legend,
+    listed,
+    sentence,
+)
 
 if TYPE_CHECKING:
     from ringside.watch.datatype import Layout
@@ -56,7 +66,8 @@ def datatype(t: Any, count: int = 3, ax: Axes | None = None, line: int | None = 
             "shows: choose a smaller count, a longer line or a smaller type."
         )
     shared = _shared(elements)
-    ax = axes_for(ax, (2.3 if shared else 1.9) + 0.62 * lines)
+    around = 2.3 if shared else 1.9
+    ax = axes_for(ax, around + lines * max(0.36, min(0.62, (HEIGHT - around) / lines)))
     _memory(ax, first, last, width, lines)
     names = _names(about, count)
     for element, name, (place, of) in zip(elements, names, _places(elements), strict=True):

@@ -26,6 +26,8 @@ OKABE_ITO = {
 INK = "#222222"
 FONT = 13  # points: readable from the last row of a lecture hall
 WIDTH = 9.0  # inches
+# Inches: with its cell, a picture of this height fits into JupyterLab on a screen of 1280 x 720.
+HEIGHT = 4.8
 LABELLED = 8  # with more ranks than this, the arrows carry no words
 MARKS = ["o", "s", "D", "^", "v", "P"]
 
