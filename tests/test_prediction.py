@@ -25,10 +25,11 @@ def asked(monkeypatch):
     return ask
 
 
-def buttons(prediction, data: dict) -> ipywidgets.RadioButtons:
+def buttons(prediction, data: dict) -> ipywidgets.ToggleButtons:
     """What a reader clicks, within what is shown."""
     assert data[VIEW]["model_id"] == prediction._box.model_id
-    [found] = [one for one in prediction._box.children if isinstance(one, ipywidgets.RadioButtons)]
+    kind = ipywidgets.ToggleButtons
+    [found] = [one for one in prediction._box.children if isinstance(one, kind)]
     return found
 
 

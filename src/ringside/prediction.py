@@ -11,8 +11,9 @@ class Prediction:
     """What a reader expects: `choice`, one of the answers (None: none was chosen)."""
 
     def __init__(self, question: str, answers: Sequence[str]):
-        self._buttons = ipywidgets.RadioButtons(options=answers, index=None)
-        self._buttons.layout.width = "max-content"
+        # Not RadioButtons: from one to the next lead the arrow keys, which JupyterLab takes.
+        self._buttons = ipywidgets.ToggleButtons(options=answers, index=None)
+        self._buttons.style.button_width = "auto"
         self._box = ipywidgets.VBox([ipywidgets.Label(question), self._buttons])
         self._text = "\n".join([question, *(f"  ( ) {answer}" for answer in answers)])
 
