@@ -36,7 +36,8 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab slurm my-lessons class slides docs test soak bench lessons exercises kernels lint lock clean env
+.PHONY: help lab slurm my-lessons class slides docs test soak bench lessons screenshots exercises kernels
+.PHONY: lint lock clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
@@ -49,6 +50,7 @@ help:
 	@echo "make lessons  run all lessons and solutions again and keep their outputs"
 	@echo "make exercises  derive the exercises from the solutions"
 	@echo "make docs     the pages: lessons, exercises, teaching, reference  (docs/build/html)"
+	@echo "make screenshots  README's picture, from lesson 01 in a browser"
 	@echo "make kernels  the C library and the scope only  (V=1: whole commands)"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
@@ -126,6 +128,11 @@ lessons: export IPP_NONINTERACTIVE := 1
 lessons: kernels
 	@$(INSIDE) $(SLURM) $(EXECUTE) $(ON_NODES)
 	@$(EXECUTE) $(filter-out $(ON_NODES),$(LESSONS)) notebooks/solutions/*.ipynb
+
+# README's picture: the verdict of lesson 01 as it is seen in JupyterLab.
+screenshots: kernels
+	$(INSIDE) "$(PY)" -m pytest tests/browser -k lesson_01
+	cp tests/browser/screenshots/deadlock.png docs/
 
 # What is handed out, from the solutions.
 exercises: env

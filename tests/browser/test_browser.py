@@ -1,0 +1,133 @@
+"""Lessons in JupyterLab, as a person uses them: read, run, stopped, restarted, answered."""
+
+import ast
+
+import nbformat
+import psutil
+import pytest
+from browser.page import INSTALL, NOTEBOOK, missing
+from selenium.webdriver.common.keys import Keys
+
+if lacking := missing():
+    pytest.skip(
+        f"NOT RUN: the tests in a browser, as {', '.join(lacking)} is missing. {INSTALL}",
+        allow_module_level=True,
+    )
+
+WHOLE_LESSON = 120.0  # seconds for all cells of a lesson, on a busy machine
+START = "import os, ringside\n\ncluster = ringside.start(2)"
+PIDS = "cluster.view.apply_sync(os.getpid)"
+COMM = "%%px\nfrom mpi4py import MPI\n\ncomm = MPI.COMM_WORLD\nrank = comm.rank"
+# Rank 0 computes, so that nothing is proved, and the scope ends nothing by itself.
+STUCK = "%%px\nwhile rank == 0:\n    pass\ncomm.Barrier()"
+ASK = "import ringside\n\nasked = ringside.predict('Which rank ends first?', ['0', '1', 'both'])"
+SEEN = "asked.seen('both')"
+
+
+@pytest.fixture
+def write(lab):
+    """Writes a notebook of these cells beside the lessons."""
+
+    def write(name, *cells):
+        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
+        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+        nbformat.write(notebook, lab.folder / "my-lessons" / name)
+        return name
+
+    return write
+
+
+def pids(page, number):
+    """The processes of the ranks, from the cell that shows them."""
+    return ast.literal_eval(page.run(number).strip())
+
+
+def test_lesson_01_runs_whole_and_its_verdict_can_be_read(page):
+    """A picture that is higher than the window is never seen whole."""
+    page.open("01-ring-the-deadlock.ipynb")
+    last = page.number("cluster.stop()")
+    page.run_all()
+    page.ended(last, limit=WHOLE_LESSON)
+    verdict = page.number("received = ring(5_000_000)")
+    words = page.shown(verdict)
+    assert "Deadlock: 0 -> 1 -> 2 -> 3 -> 0, each waits for the next." in words
+    assert "rank 3: MPI_Send to rank 0 (tag 0, 40 MB)" in words
+    assert "the same ranks, with all their variables, run the next cell" in words
+    assert "'right'" in page.shown(last - 2)
+    drawn = [number for number in range(last) if page.pictures(number)]
+    assert verdict in drawn and len(drawn) >= 5
+    room = page.one(f"{NOTEBOOK} .jp-WindowedPanel-outer").size["height"]
+    for number in drawn:
+        height = sum(output.size["height"] for output in page.outputs(number))
+        page.screenshot(f"lesson-01-cell-{number}")
+        assert height <= room, f"cell {number}"
+    page.cell(verdict)
+    page.screenshot("deadlock")
+
+
+def test_stop_ends_a_stuck_cell_and_the_next_runs_on_the_same_ranks(page, write):
+    page.open(write("stuck.ipynb", START, COMM, STUCK, PIDS))
+    page.run(0)
+    page.run(1)
+    before = pids(page, 3)
+    page.start(2)
+    page.until(lambda: page.prompt(2) == "[*]:", "the cell to run")
+    page.press("notebook:interrupt-kernel")
+    page.ended(2)
+    assert "Stopped" in page.shown(2)
+    page.screenshot("stopped")
+    assert pids(page, 3) == before
+
+
+def test_a_restarted_kernel_gets_ranks_of_its_own(page, write):
+    page.open(write("restarted.ipynb", START, PIDS))
+    page.run(0)
+    before = pids(page, 1)
+    page.press("notebook:restart-kernel")
+    page.accept()
+    page.until(lambda: not any(map(psutil.pid_exists, before)), "the ranks to end")
+    page.ready()
+    assert "NameError" in page.run(1)  # it is the kernel that is new
+    page.screenshot("restarted")
+    page.run(0)
+    assert len(set(pids(page, 1)) - set(before)) == 2
+
+
+def test_two_notebooks_have_ranks_of_their_own(page, write):
+    names = [write(f"{name}.ipynb", START, PIDS) for name in ("first", "second")]
+    page.open(*names)
+    found = []
+    for name in names:
+        page.front(name)
+        page.run(0)
+        found += pids(page, 1)
+    page.screenshot("two-notebooks")
+    assert len(set(found)) == 4
+    page.front(names[0])
+    assert pids(page, 1) == found[:2]
+
+
+def test_a_question_is_answered_with_the_mouse(page, write):
+    page.open(write("asked.ipynb", ASK, SEEN))
+    page.run(0)
+    page.one(f"{NOTEBOOK} .widget-toggle-button", "1").click()
+    page.one(f"{NOTEBOOK} .widget-toggle-button", "both").click()
+    page.one(f"{NOTEBOOK} .widget-toggle-button.mod-active", "both")
+    page.screenshot("answered")
+    assert page.run(1) == "You said: both\nIt was:   both\n"
+
+
+def test_cells_and_questions_need_no_mouse(page, write):
+    """JupyterLab takes the arrow keys, and Enter: the Tab key leads to each answer."""
+    page.open(write("keyboard.ipynb", ASK, SEEN))
+    page.run_with(Keys.CONTROL)
+    page.one(f"{NOTEBOOK} .widget-toggle-button", "both")
+    page.ended(0)
+    page.tab_to("both")
+    page.type(Keys.SPACE)
+    page.one(f"{NOTEBOOK} .widget-toggle-button.mod-active", "both")
+    page.screenshot("keyboard")
+    page.type(Keys.ARROW_DOWN)
+    page.run_with(Keys.SHIFT)
+    page.ended(1)
+    assert page.shown(1) == "You said: both\nIt was:   both\n"
