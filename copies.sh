@@ -17,8 +17,9 @@ case $mine in
     "$here/my-lessons")
         reference=../notebooks/reference within=../$reference again="make lab FRESH=1" ;;
     *)
+        chmod 700 "$mine" # answers: the reader's alone
         reference=$here/notebooks/reference within=$reference
-        again="sh $here/copies.sh $mine FRESH" ;;
+        again="sh '$here/copies.sh' '$mine' FRESH" ;;
 esac
 ln -sfn "$reference" "$mine/reference"
 aside=$mine/until-$(date +%Y-%m-%d-%H%M%S)

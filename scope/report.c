@@ -481,12 +481,13 @@ void scope_tell_left(const struct report *reports, const struct unreceived *left
 }
 
 char *scope_settled_text(void) {
+    static const char nothing[] = "\"unreceived\":[],\"partly\":null";
     struct text text = {.at = malloc(1024), .room = 1024};
     if (!text.at)
         return NULL;
     say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,%s}",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
-        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : "\"unreceived\":[],\"partly\":null");
+        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : nothing);
     free(scope.leftover);
     scope.leftover = NULL;
     return text.at;

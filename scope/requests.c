@@ -112,10 +112,22 @@ struct op *scope_next(const struct op *op) {
     return NULL;
 }
 
+/* Gives the library back what the program freed while it was open. */
+static void give_back(struct op *op) {
+    MPI_Request request = op->request;
+    scope.never_completed++;
+    scope_op_remove(op);
+    PMPI_Request_free(&request);
+}
+
 void scope_ops_of_comm(const struct comm *comm) {
     for (struct op *op = scope_first(), *next; op; op = next) {
         next = scope_next(op);
-        if (op->comm == comm || op->under == comm)
+        if (op->comm != comm && op->under != comm)
+            continue;
+        if (op->freed)
+            give_back(op);
+        else
             scope_op_remove(op);
     }
 }
@@ -173,14 +185,6 @@ int scope_peek(struct op *op, int *done, MPI_Status *status) {
             PMPI_Grequest_complete(op->request);
     }
     return err;
-}
-
-/* Gives back what the program freed while it was open, and what is complete or was taken out. */
-static void give_back(struct op *op) {
-    MPI_Request request = op->request;
-    scope.never_completed++;
-    scope_op_remove(op);
-    PMPI_Request_free(&request);
 }
 
 /* Asks the library which open requests are complete, without taking them from their owner. */

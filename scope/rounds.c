@@ -118,7 +118,10 @@ struct report *scope_exchange(bool keep_lock, double limit) {
 
 static long long *epochs;  /* of all ranks, in the round before */
 static double quiet_since; /* nothing has changed since then */
-static uint64_t spoken_of; /* a hash of the left-over messages last spoken of */
+/* What is left over: a hash of the messages, and the collective that not all have entered. */
+static struct left {
+    uint64_t messages, place;
+} spoken_of;
 
 /* All ranks are asked to hold one: the wake names its number, so that none is held twice. */
 static void wake(void) {
@@ -179,10 +182,9 @@ static uint64_t hash_of(const struct unreceived *left, int lefts) {
     return hash;
 }
 
-/* The first collective that some ranks of a communicator have entered and others have not; `comm` -1:
- * there is none. */
+/* The first collective that some ranks of a communicator have entered and others have not. */
 static struct mismatch partly_entered(const struct report *reports) {
-    struct mismatch first = {.comm = -1};
+    struct mismatch first = {0};
     for (int r = 0; r < scope.size; r++) {
         const struct record *mine = NULL;
         for (int i = 0; i < reports[r].rows; i++) {
@@ -195,7 +197,7 @@ static struct mismatch partly_entered(const struct report *reports) {
             if (!theirs || mine->index == theirs->index)
                 continue;
             const int next = 1 + (mine->index < theirs->index ? mine->index : theirs->index);
-            if (first.comm < 0 || e->comm < first.comm ||
+            if (!first.found || e->comm < first.comm ||
                 (e->comm == first.comm && next < first.index))
                 first = (struct mismatch){true, e->comm, next};
         }
@@ -208,7 +210,7 @@ static struct mismatch partly_entered(const struct report *reports) {
 static void speak(const struct report *reports, struct unreceived *left, int lefts) {
     static const double late = 0.5;
     static double idle_since;
-    static uint64_t seen; /* the hash of those that were left over then */
+    static struct left seen;
     int speaker = -1;
     bool idle = true, uncounted = false;
     for (int r = scope.size - 1; r >= 0; r--) {
@@ -216,21 +218,24 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
         uncounted = uncounted || reports[r].uncounted;
         speaker = reports[r].settling ? r : speaker;
     }
-    const int kept = uncounted ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
-    struct mismatch partly = {.comm = -1};
-    if (speaker >= 0)
-        partly = partly_entered(reports);
-    const uint64_t hash = hash_of(left, kept) ^ ((uint64_t)partly.index << 32) ^ (uint64_t)partly.comm;
-    scope.unclaimed = (kept > 0 || partly.found) && hash != spoken_of;
-    if (!idle || hash != seen)
-        idle_since = scope_now();
-    seen = hash;
-    if (!scope.unclaimed || speaker < 0 || scope_now() - idle_since < late)
+    if (speaker < 0)
         return;
-    spoken_of = hash;
+    const int kept = uncounted ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
+    struct mismatch partly = partly_entered(reports);
+    const uint64_t messages = hash_of(left, kept);
+    const uint64_t place = (uint64_t)partly.index << 32 | (uint32_t)partly.comm;
+    const bool new_messages = kept > 0 && messages != spoken_of.messages;
+    partly.found = partly.found && place != spoken_of.place;
+    scope.unclaimed = new_messages || partly.found;
+    if (!idle || messages != seen.messages || place != seen.place)
+        idle_since = scope_now();
+    seen = (struct left){messages, place};
+    if (!scope.unclaimed || scope_now() - idle_since < late)
+        return;
+    spoken_of = seen;
     scope.unclaimed = false;
     if (speaker == scope.rank)
-        scope_tell_left(reports, left, kept, &partly);
+        scope_tell_left(reports, left, new_messages ? kept : 0, &partly);
 }
 
 /* Is there anything to clear after a cell that ended in an error? */
@@ -301,7 +306,7 @@ static bool hold_round(void) {
     if (kind != RUNNING) {
         scope_break(reports, left, lefts, &scope.verdict, kind);
         quiet_since = scope_now();
-        spoken_of = 0;
+        spoken_of = (struct left){0};
     }
     if (settled) {
         scope_lock();

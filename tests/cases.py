@@ -4439,3 +4439,15 @@ collectives.case(
     Cell("burn(0.01)"),
     Cell("if rank == 3: comm.Bcast(value, 0)", check="value[0] == 0"),
 )
+collectives.case(
+    "a message and a collective left over",
+    "each is said once",
+    Cell(
+        "value, late = np.full(1, rank), np.zeros(1, int)\n"
+        "if rank == 0: comm.Send(value, 1, 7)\n"
+        "if rank != 3: comm.Bcast(value, 0)",
+        words=(r"1 message from rank 0 to rank 1 \(tag 7\)", "rank 3 did not"),
+    ),
+    Cell("if rank == 3: comm.Bcast(value, 0)", words=(r"(?s)\A(?!.*tag 7)",)),
+    Cell("if rank == 1: comm.Recv(late, 0, 7)", check="rank != 1 or late[0] == 0"),
+)

@@ -1,6 +1,6 @@
 """Tries what a user of the same machine can against another's ranks (test_class.py).
 
-Standard input: JSON with the other's files, shared memory, processes, ports and secret.
+Standard input: JSON with the other's files, shared memory, processes and ports.
 Standard output: a JSON list of what was reached.
 """
 
@@ -10,6 +10,7 @@ import os
 import signal
 import socket
 import sys
+import threading
 import time
 
 import zmq
@@ -35,7 +36,7 @@ def signalled(pids) -> list[int]:
     """Those processes that take a signal."""
     found = []
     for pid in pids:
-        with contextlib.suppress(PermissionError):
+        with contextlib.suppress(PermissionError, ProcessLookupError):
             os.kill(pid, signal.SIGTERM)
             found.append(pid)
     return found
@@ -61,6 +62,25 @@ def overheard(ports) -> list[int]:
             subscriber.subscribe(b"")
             there[subscriber] = port
     return answered(there, LISTEN)
+
+
+def hears() -> bool:
+    """Whether a publisher that is not encrypted would be overheard."""
+    publisher, over = zmq.Context.instance().socket(zmq.PUB), threading.Event()
+    port = publisher.bind_to_random_port(HOST)
+
+    def talk():
+        while not over.wait(0.05):
+            publisher.send(b"said")
+
+    talking = threading.Thread(target=talk)
+    talking.start()
+    try:
+        return overheard([port]) == [port]
+    finally:
+        over.set()
+        talking.join()
+        publisher.close(0)
 
 
 def asked(ports) -> list[int]:
@@ -105,6 +125,7 @@ def shouted(ports) -> None:
 
 def main():
     other = json.load(sys.stdin)
+    assert hears()
     environments = [f"/proc/{pid}/environ" for pid in other["processes"]]
     reached = {
         "files": opened(other["files"]),

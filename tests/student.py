@@ -50,7 +50,6 @@ def main():
             {
                 "writable": os.access(ringside.ROOT, os.W_OK),
                 "tripled": tripled(cluster, run),
-                "secret": SECRET,
                 "files": [
                     str(path) for path in (*run.glob("*"), *(run.parent / "security").glob("*"))
                 ],

@@ -114,6 +114,9 @@ def test_a_user_has_lessons_and_ranks_from_an_installation_of_somebody_else(as_u
     said, wrong = with_lessons.communicate(timeout=LIMIT)
     if (ROOT / "my-lessons" / ".new").is_dir():
         assert (said, wrong) == ("", "")
+        look = as_user(VICTIM, "stat", "-c", "%a %n", "ringside", "ringside/00-the-cluster.ipynb")
+        said, wrong = look.communicate(timeout=LIMIT)
+        assert said.startswith("700 ringside\n") and "00-the-cluster.ipynb" in said, wrong
     else:
         assert "run: make my-lessons" in wrong
     student = as_user(VICTIM, sys.executable, ROOT / "tests" / "student.py")

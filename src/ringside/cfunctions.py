@@ -293,18 +293,21 @@ def _telling(failed: Callable[[str], None], loaded: ctypes.CDLL, given: tuple):
         failed(said + (f" ({where})" if where else ""))
 
     comms = [one for one in given if isinstance(one, MPI.Comm) and one != MPI.COMM_NULL]
-    before = []
-    for comm in (MPI.COMM_WORLD, MPI.COMM_SELF, *comms):
-        before.append((comm, comm.Get_errhandler()))
-        comm.Set_errhandler(_handler())
-    _running.append(tell)
-    try:
+    with contextlib.ExitStack() as stack:
+        for comm in (MPI.COMM_WORLD, MPI.COMM_SELF, *comms):
+            with contextlib.suppress(MPI.Exception):  # it has been freed
+                stack.callback(_restore, comm, comm.Get_errhandler())
+                comm.Set_errhandler(_handler())
+        _running.append(tell)
+        stack.callback(_running.pop)
         yield
-    finally:
-        _running.pop()
-        for comm, handler in reversed(before):
-            with contextlib.suppress(MPI.Exception):  # the function has freed it
-                comm.Set_errhandler(handler)
+
+
+def _restore(comm, handler) -> None:
+    from mpi4py import MPI
+
+    with contextlib.suppress(MPI.Exception):  # the function has freed it
+        comm.Set_errhandler(handler)
 
 
 @functools.cache

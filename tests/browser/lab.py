@@ -96,7 +96,8 @@ def running(folder: Path) -> Iterator[Lab]:
 
 def _checkout(folder: Path) -> None:
     """What `make lab` needs of the checkout; environment and kernels are there already."""
-    shutil.copy(ROOT / "Makefile", folder)
+    for file in ("Makefile", "copies.sh"):
+        shutil.copy(ROOT / file, folder)
     shutil.copytree(ROOT / "notebooks", folder / "notebooks")
     (folder / "environment.sh").touch()
     (folder / "kernels").mkdir()

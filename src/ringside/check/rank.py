@@ -186,7 +186,7 @@ def _function(task: dict, text: str, folder: Path, rank: int, failed):
     if task["c"]:
         file = os.open(folder / f"fault-{rank}", os.O_WRONLY | os.O_APPEND)
         functions = cfunctions.prototypes(text)
-        found = cfunctions.load(Path(task["library"]), functions, file, True, failed)
+        found = cfunctions.load(Path(task["library"]), functions, file, late=True, failed=failed)
     else:
         from mpi4py import MPI
 

@@ -44,4 +44,6 @@ def _alone(page: str, words: str) -> str:
     page = re.sub(r"<link[^>]*>\n?", "", page)
     page = page.replace("<img ", f'<img alt="{escape(words)}" ', 1)
     page = page.replace('type="range"', 'type="range" aria-label="Frame"')
-    return re.sub(r'<i class="fa fa-([^"]+)"></i>', lambda found: _SIGNS[found[1]], page)
+    return re.sub(
+        r'<i class="fa fa-([^"]+)"></i>', lambda found: _SIGNS.get(found[1], found[1]), page
+    )

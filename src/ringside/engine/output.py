@@ -1,6 +1,7 @@
 """What C prints on a rank, in the cell that printed it."""
 
 import codecs
+import contextlib
 import ctypes
 import fcntl
 import os
@@ -24,8 +25,12 @@ class Output(OutStream):
         super().__init__(*args, **kwargs)
 
     def _watch_pipe_fd(self):
+        pipe = select.poll()
+        pipe.register(self._fid, select.POLLIN)
         while self._should_watch:
-            select.select([self._fid], [], [])
+            [(_, seen)] = pipe.poll()
+            if not seen & select.POLLIN:  # C has closed its end
+                return
             self.catch_up()
 
     def catch_up(self):
@@ -35,7 +40,8 @@ class Output(OutStream):
             fcntl.ioctl(self._fid, termios.FIONREAD, there)
             if printed := os.read(self._fid, int.from_bytes(there, sys.byteorder)):
                 self.write(self._decode(printed))
-                os.write(self._original_stdstream_copy, printed)
+                with contextlib.suppress(OSError):  # the log is full, say
+                    os.write(self._original_stdstream_copy, printed)
 
 
 def _c_stdout():
