@@ -69,7 +69,7 @@ def _stage(n: int, ax: Axes | None, loops: bool = False) -> tuple[Axes, float]:
     """Empty axes for n ranks on a ring, and the length of its data unit in points."""
     half_width, half_height = (1.8, 0.75) if n < 3 else (3.3, 1.75 if loops else 1.4)
     own = ax is None
-    ax = axes_for(ax, 4.2 if n < 3 else HEIGHT)
+    ax = axes_for(ax, 3.4 if n < 3 else HEIGHT)
     ax.set(xlim=(-half_width, half_width), ylim=(-half_height, half_height), aspect="equal")
     ax.axis("off")
     figure = ax.get_figure()

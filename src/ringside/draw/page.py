@@ -115,8 +115,8 @@ def finish(ax: Axes, words: str, below: float) -> Axes:
         gid="caption",
         annotation_clip=False,
     )
-    if ax.get_aspect() == 1:  # the layout needs two passes to know how large such axes become
-        for _ in range(2):
+    if ax.get_aspect() == 1:  # the layout needs three passes to know how large such axes become
+        for _ in range(3):
             ax.get_figure().draw_without_rendering()
     return ax
 
