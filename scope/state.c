@@ -191,6 +191,12 @@ void scope_event(const struct call *call, const struct comm *comm, int peer, int
     scope.n_events++;
 }
 
+static void (*_Atomic listener)(int err);
+
+/* For Python (ringside.watch.scope): who hears, in the thread that calls, of each call that fails by
+ * itself; NULL: nobody. */
+void scope_listen(void (*who)(int err)) { atomic_store(&listener, who); }
+
 int scope_end(const struct call *call, const struct comm *comm, int err) {
     call->thread->waiting = NULL;
     if (!is_test(call->name))
@@ -205,6 +211,9 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
     const bool own_error = err == scope.code || err == scope.no_rank || err == scope.no_tag;
     if (err != MPI_SUCCESS && (call->silent || own_error))
         PMPI_Comm_call_errhandler(handle, err);
+    void (*const who)(int) = atomic_load(&listener);
+    if (who && err != MPI_SUCCESS && err != scope.code)
+        who(err);
     return err;
 }
 

@@ -25,6 +25,7 @@ import numpy as np
 
 from ringside import mpi
 from ringside.errors import PREFIX, WIDTH, plain
+from ringside.watch import scope
 
 LIMIT = 60  # seconds the compiler gets
 CRASH = Path(__file__).with_name("crash.c")
@@ -260,7 +261,7 @@ def _callable(loaded: ctypes.CDLL, prototype: Prototype, failed):
             raise TypeError(f"{prototype} takes {len(parameters)} arguments, not {len(given)}")
         converted = list(map(_converted, given, parameters, [prototype.name] * len(given)))
         errors = []
-        with _telling(failed or errors.append, loaded, given):
+        with _telling(failed or errors.append, loaded):
             answer = function(*converted)
         if prototype.returns == "int" and answer != MPI.SUCCESS:
             raise _returned(prototype.name, answer)
@@ -274,48 +275,22 @@ def _callable(loaded: ctypes.CDLL, prototype: Prototype, failed):
     return call
 
 
-_running: list[Callable[[int], None]] = []  # for each C function that runs: who hears of errors
-
-
 @contextlib.contextmanager
-def _telling(failed: Callable[[str], None], loaded: ctypes.CDLL, given: tuple):
+def _telling(failed: Callable[[str], None], loaded: ctypes.CDLL):
     """Meanwhile `failed` hears of each call of MPI that fails, but where the scope ends it: C may
-    not look at what a call returns."""
+    not look at what a call returns. Not by a handler of MPI's: after one, MPICH's call returns
+    success, and the scope would wait for a message that was never sent."""
     from mpi4py import MPI
 
     def tell(code: int) -> None:
-        if (said := plain(MPI.Exception(code))).startswith(PREFIX):
-            return
         with tempfile.TemporaryFile() as file:
             loaded.ringside_tell_here(file.fileno())
             file.seek(0)
             where = crash_line(file.read().decode(errors="replace"))
-        failed(said + (f" ({where})" if where else ""))
+        failed(plain(MPI.Exception(code)) + (f" ({where})" if where else ""))
 
-    comms = [one for one in given if isinstance(one, MPI.Comm) and one != MPI.COMM_NULL]
-    with contextlib.ExitStack() as stack:
-        for comm in (MPI.COMM_WORLD, MPI.COMM_SELF, *comms):
-            with contextlib.suppress(MPI.Exception):  # it has been freed
-                stack.callback(_restore, comm, comm.Get_errhandler())
-                comm.Set_errhandler(_handler())
-        _running.append(tell)
-        stack.callback(_running.pop)
+    with scope.listening(tell):
         yield
-
-
-def _restore(comm, handler) -> None:
-    from mpi4py import MPI
-
-    with contextlib.suppress(MPI.Exception):  # the function has freed it
-        comm.Set_errhandler(handler)
-
-
-@functools.cache
-def _handler():
-    """MPI's, and one for all: mpi4py has room for a few."""
-    from mpi4py import MPI
-
-    return MPI.Comm.Create_errhandler(lambda _, code: _running[-1](code) if _running else None)
 
 
 def _returned(function: str, code: int) -> Exception:

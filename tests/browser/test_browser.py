@@ -8,12 +8,16 @@ import pytest
 from browser.page import INSTALL, NOTEBOOK, missing
 from selenium.webdriver.common.keys import Keys
 
+from ringside import mpi
+
 if lacking := missing():
     pytest.skip(
         f"NOT RUN: the tests in a browser, as {', '.join(lacking)} is missing. {INSTALL}",
         allow_module_level=True,
     )
 
+# What JupyterLab shows does not depend on the MPI library.
+pytestmark = [pytest.mark.soak] * (mpi.kind() != "mpich")
 WHOLE_LESSON = 120.0  # seconds for all cells of a lesson, on a busy machine
 START = "import os, ringside\n\ncluster = ringside.start(2)"
 PIDS = "cluster.view.apply_sync(os.getpid)"

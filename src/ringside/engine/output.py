@@ -22,7 +22,7 @@ class Output(OutStream):
     def __init__(self, *args, **kwargs):
         self._decode = codecs.getincrementaldecoder("utf-8")("replace").decode
         self._reading = threading.Lock()
-        super().__init__(*args, **kwargs)
+        super().__init__(*args, **kwargs, watchfd="force")  # also where pytest runs
 
     def _watch_pipe_fd(self):
         pipe = select.poll()

@@ -6,6 +6,8 @@ thread, also while the main thread is stuck in an MPI call.
 
 import ctypes
 import json
+from collections.abc import Callable
+from contextlib import contextmanager
 from enum import IntEnum
 
 import numpy as np
@@ -102,6 +104,17 @@ def quiet(seconds: float) -> None:
 def thread(by: int) -> None:
     """A thread of the program's own begins (1) or ends (-1): it may call MPI."""
     _scope().scope_thread(by)
+
+
+@contextmanager
+def listening(who: Callable[[int], None]):
+    """Meanwhile `who` hears the error code of each call that fails by itself, in its thread."""
+    heard = ctypes.CFUNCTYPE(None, ctypes.c_int)(who)
+    _scope().scope_listen(heard)
+    try:
+        yield
+    finally:
+        _scope().scope_listen(None)
 
 
 def switch(on: bool) -> None:
