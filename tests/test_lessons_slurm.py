@@ -18,6 +18,7 @@ if lacking := nodes.missing():
     )
 
 LIMIT = 280.0  # seconds for a lesson on a busy machine
+LEAVE = 40.0  # seconds in which the ranks of a notebook that has ended leave their nodes
 # How many ranks they start, and which need a network played.
 LESSONS = {"00-the-cluster": 4, "01-ring-the-deadlock": 4, "03-ring-overlap": 2}
 LESSONS |= {"06-halo-swapping": 8}
@@ -100,4 +101,7 @@ def test_a_lesson_runs_on_four_nodes_as_it_is(name, slurm, course):
     assert "network of" not in text  # as pictures and tables name what the lens plays
     if name == "01-ring-the-deadlock":
         assert "0 -> 1 -> 2 -> 3 -> 0, each waits for the next" in text
+    deadline = time.monotonic() + LEAVE
+    while engines(slurm) and time.monotonic() < deadline:
+        time.sleep(0.2)
     assert not engines(slurm)
