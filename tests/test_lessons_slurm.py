@@ -22,7 +22,7 @@ LEAVE = 40.0  # seconds in which the ranks of a notebook that has ended leave th
 # How many ranks they start, and which need a network played.
 LESSONS = {"00-the-cluster": 4, "01-ring-the-deadlock": 4, "03-ring-overlap": 2}
 LESSONS |= {"06-halo-swapping": 8}
-# One in `make test`; the others take minutes, and CI runs them too.
+# One in `make test`; the others take minutes.
 CHOSEN = [
     pytest.param(one, marks=[pytest.mark.soak] * (one != "01-ring-the-deadlock")) for one in LESSONS
 ]
