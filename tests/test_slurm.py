@@ -313,7 +313,10 @@ def test_a_rank_that_crashed_is_named_with_its_line(notebook, slurm):
 def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook, slurm):
     notebook.start(4)
     marker = slurm.home / "at-work"
-    notebook.send(f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\ncomm.recv(source=0)")
+    notebook.send(  # rank 0 computes, so that there is no deadlock to be told first
+        f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\n"
+        "while rank == 0: pass\ncomm.recv(source=0)"
+    )
     assert wait_for(marker.exists, CELL)
     [job] = running(slurm)
     slurm.said("scancel", job)
@@ -357,7 +360,10 @@ def test_a_node_that_is_lost_ends_the_cell_and_the_job(to_be_broken, lost):
     notebook = Notebook(slurm)
     notebook.start(4)
     marker = slurm.home / "at-work"
-    notebook.send(f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\ncomm.recv(source=0)")
+    notebook.send(  # rank 0 computes, so that there is no deadlock to be told first
+        f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\n"
+        "while rank == 0: pass\ncomm.recv(source=0)"
+    )
     assert wait_for(marker.exists, CELL)
     [job] = running(slurm)
     os.kill(slurm.nodes[lost], signal.SIGKILL)  # with it, all in its namespaces
