@@ -298,6 +298,19 @@ def test_fewer_ranks_than_the_nodes_of_the_file_have_a_node_each(another):
 # ---------------------------------------------------------------- ends
 
 
+def at_work(notebook, slurm) -> str:
+    """The job of four ranks in a cell that does not end: rank 0 computes, so no verdict ends it."""
+    notebook.start(4)
+    marker = slurm.home / "at-work"
+    notebook.send(
+        f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\n"
+        "while rank == 0: pass\ncomm.recv(source=0)"
+    )
+    assert wait_for(marker.exists, CELL)
+    [job] = running(slurm)
+    return job
+
+
 def test_a_rank_that_crashed_is_named_with_its_line(notebook, slurm):
     notebook.start()
     died = notebook.run(
@@ -311,14 +324,7 @@ def test_a_rank_that_crashed_is_named_with_its_line(notebook, slurm):
 
 
 def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook, slurm):
-    notebook.start(4)
-    marker = slurm.home / "at-work"
-    notebook.send(  # rank 0 computes, so that there is no deadlock to be told first
-        f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\n"
-        "while rank == 0: pass\ncomm.recv(source=0)"
-    )
-    assert wait_for(marker.exists, CELL)
-    [job] = running(slurm)
+    job = at_work(notebook, slurm)
     slurm.said("scancel", job)
     begun = time.monotonic()
     told = notebook.answer(CELL)
@@ -358,14 +364,7 @@ def test_a_node_that_is_lost_ends_the_cell_and_the_job(to_be_broken, lost):
     """On n1, the job's first, runs its script; when n4 is lost, the others hear of it."""
     slurm = to_be_broken
     notebook = Notebook(slurm)
-    notebook.start(4)
-    marker = slurm.home / "at-work"
-    notebook.send(  # rank 0 computes, so that there is no deadlock to be told first
-        f"%%px\nif rank == 0: open({str(marker)!r}, 'w').close()\n"
-        "while rank == 0: pass\ncomm.recv(source=0)"
-    )
-    assert wait_for(marker.exists, CELL)
-    [job] = running(slurm)
+    job = at_work(notebook, slurm)
     os.kill(slurm.nodes[lost], signal.SIGKILL)  # with it, all in its namespaces
     told = notebook.answer(CELL)
     assert told["error"] == "RankDied", told

@@ -32,6 +32,7 @@ EVENT = np.dtype(
 )
 
 _library = None
+_listener = None
 
 
 class Stop(IntEnum):
@@ -108,13 +109,16 @@ def thread(by: int) -> None:
 
 @contextmanager
 def listening(who: Callable[[int], None]):
-    """Meanwhile `who` hears the error code of each call that fails by itself, in its thread."""
-    heard = ctypes.CFUNCTYPE(None, ctypes.c_int)(who)
-    _scope().scope_listen(heard)
+    """Meanwhile `who` hears the error code of each call that fails by itself, in its thread, and
+    nobody else; then again who did before."""
+    global _listener
+    before, _listener = _listener, ctypes.CFUNCTYPE(None, ctypes.c_int)(who)
+    _scope().scope_listen(_listener)
     try:
         yield
     finally:
-        _scope().scope_listen(None)
+        _scope().scope_listen(before)
+        _listener = before
 
 
 def switch(on: bool) -> None:
