@@ -152,12 +152,14 @@ def loaded() -> set[str]:
     return {path for path in paths if _LIBRARY.search(path)}
 
 
-def environment() -> dict[str, str]:
+def environment(over_nodes: bool = False) -> dict[str, str]:
     """The environment variables with which to start `mpiexec()`: this process's own, amended.
 
     Open MPI refuses root, and more ranks than cores, unless told. The wheel's begins a second
     sooner without its libfabric transport for one-sided calls between nodes, which sleeps that long
-    in MPI_Init. What is already set stays.
+    in MPI_Init. MPICH's (5.0.2) goes over nodes by libfabric, not by UCX: there a receive from
+    MPI_ANY_SOURCE never ends whose message was there before it; and by libfabric's rxm over TCP, as
+    over TCP alone a send of any size is buffered. What is already set stays.
     """
     variables = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHED)}
     variables.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
@@ -166,6 +168,9 @@ def environment() -> dict[str, str]:
     variables.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")  # as Open MPI 4 calls it
     if name() == "openmpi":
         variables.setdefault("OMPI_MCA_btl", "^ofi")
+    if name() == "mpich" and over_nodes:
+        variables.setdefault("MPIR_CVAR_CH4_NETMOD", "ofi")
+        variables.setdefault("FI_PROVIDER", "tcp;ofi_rxm")
     if name() != "system" and variables.get("LD_LIBRARY_PATH"):
         # A cluster's modules must not slip their own UCX or libfabric under the wheel's MPI.
         own = Path(sys.prefix) / "lib"

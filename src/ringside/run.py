@@ -96,7 +96,7 @@ def plan(
     program = _program(command)
     launcher = _launcher(mpiexec)
     library = _library(program[0])
-    variables = mpi.environment()
+    variables = mpi.environment(over_nodes=mpiexec is not None)
     if mpiexec and "LD_LIBRARY_PATH" in os.environ:
         variables["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]  # theirs, not the wheel's
     variables["RINGSIDE_INSIST"] = "1" if insist else "0"

@@ -221,7 +221,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
 
     def get_env(self) -> dict[str, str]:
         """What is set for the ranks."""
-        wanted = mpi.environment()
+        wanted = mpi.environment(over_nodes=True)
         changed = {k: v for k, v in wanted.items() if os.environ.get(k) != v}
         return {
             "RINGSIDE_RUN": str(self.run),

@@ -133,4 +133,4 @@ def _quoted(value: str) -> str:
 
 def _environment() -> dict[str, str]:
     """What the ranks need and the job may not have."""
-    return {k: v for k, v in mpi.environment().items() if os.environ.get(k) != v}
+    return {k: v for k, v in mpi.environment(over_nodes=True).items() if os.environ.get(k) != v}
