@@ -813,16 +813,48 @@ int MPI_Comm_free(MPI_Comm *comm) {
     return scope_end(&call, WORLD, retire(c, comm));
 }
 
+static bool is_under_way(struct op *op) {
+    int done = 0;
+    MPI_Status status;
+    return op && op->active && !op->dead && scope_peek(op, &done, &status) == MPI_SUCCESS && !done;
+}
+
+/* MPI_Comm_disconnect ends when all communication has (MPI 5.0, 11.10.4): it is waited for where
+ * that can be left; MPICH (5.0) would wait for the owners of complete requests too. */
+static int until_complete(struct call *call, const struct comm *c) {
+    MPI_Request *open = calloc((size_t)scope.n_ops + 1, sizeof *open);
+    int n = 0, err = open ? MPI_SUCCESS : MPI_ERR_NO_MEM;
+    for (const struct op *op = scope_first(); open && op; op = scope_next(op))
+        if (op->comm == c && op->active && !op->dead)
+            open[n++] = op->request;
+    call->mode = ALL;
+    call->requests = open;
+    call->n_requests = n;
+    while (!err && n > 0) {
+        if (is_under_way(scope_op_find(open[n - 1])))
+            err = scope_pause(call);
+        else
+            call->n_requests = --n;
+    }
+    call->requests = NULL;
+    call->n_requests = 0;
+    free(open);
+    return err;
+}
+
 int MPI_Comm_disconnect(MPI_Comm *comm) {
     OBSERVE(Comm_disconnect, *comm, free_unseen(comm, PMPI_Comm_disconnect))
     if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF)
         return scope_end(&call, c, PMPI_Comm_disconnect(comm));
-    scope_enter(c, CALL_Comm_disconnect, NO_ROOT);
-    const int err = scope_gate(&call, c);
+    int err = until_complete(&call, c);
+    if (!err) {
+        scope_enter(c, CALL_Comm_disconnect, NO_ROOT);
+        err = scope_gate(&call, c);
+    }
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
     if (err)
         return scope_end(&call, c, err);
-    return scope_end(&call, WORLD, free_both(c, comm, PMPI_Comm_disconnect));
+    return scope_end(&call, WORLD, retire(c, comm));
 }
 
 /* Who is still in its last gate would take the others for those who have not come. */

@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <unistd.h>
 
 enum { MANY_PLACES = 4096 }; /* at most so many of a communicator at a time */
 
@@ -108,15 +109,19 @@ static void polled(struct report *report, const struct thread *t, int mode, int 
 }
 
 /* What the program's threads do. The main thread waits for a next cell when it is idle; helpers are
- * threads that have not called MPI yet, and may. */
+ * threads that have not called MPI yet, and may. One that sleeps until another thread wakes it is no
+ * proof, as that may be a library's; between two cells, where no thread is left to wake it, it is. */
 static void waiters(struct report *report, bool idle, int *room) {
     const double now = scope_now();
-    int n = 0, waiting = 0, polling = 0;
+    const int helpers = atomic_load(&scope.helpers);
+    int n = 0, waiting = 0, polling = 0, asleep = 0;
     for (const struct thread *t = scope.threads; t; t = t->next, n++) {
         const struct call *call = t->waiting;
         const bool polls = !call && scope_polls(t);
-        if (!call && !polls)
+        if (!call && !polls) {
+            asleep += helpers > 0 && !(idle && t->id == getpid()) && scope_sleeps(t);
             continue;
+        }
         waiting++;
         polling += polls;
         const int name = polls ? t->call : call->name;
@@ -138,10 +143,12 @@ static void waiters(struct report *report, bool idle, int *room) {
             needs(report, call, n, room);
     }
     const int threads = idle ? n - 1 : n; /* the main thread is always one of them */
-    const int silent = atomic_load(&scope.helpers) - (n > 1 ? n - 1 : 0);
-    if (waiting < threads || (waiting > 0 && scope_travels()) || (silent > 0 && !scope_helpers_rest()))
+    const int silent = helpers - (n > 1 ? n - 1 : 0);
+    const bool works = waiting + asleep < threads || (!idle && waiting == 0);
+    if (works || (waiting > 0 && scope_travels()) ||
+        (silent + asleep > 0 && !scope_helpers_rest()))
         report->state = COMPUTING;
-    else if (polling || silent > 0)
+    else if (polling || silent > 0 || (asleep > 0 && !idle))
         report->state = POLLING;
     else /* threads that wait between two cells may be waiting for the next one */
         report->state = waiting && !idle ? BLOCKED : IDLE;

@@ -224,6 +224,10 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
     struct mismatch partly = partly_entered(reports);
     const uint64_t messages = hash_of(left, kept);
     const uint64_t place = (uint64_t)partly.index << 32 | (uint32_t)partly.comm;
+    if (kept == 0 && !uncounted)
+        spoken_of.messages = 0; /* what is left over later is new, though it be alike */
+    if (!partly.found)
+        spoken_of.place = 0;
     const bool new_messages = kept > 0 && messages != spoken_of.messages;
     partly.found = partly.found && place != spoken_of.place;
     scope.unclaimed = new_messages || partly.found;

@@ -261,6 +261,7 @@ struct scope {
     atomic_int stop;
     bool busy, raise, ending, over, crowded;
     bool broken, delivered; /* in this cell: a break, and a call that raised it */
+    atomic_int refused;     /* calls in this cell after the break, all of which have failed */
     bool did;               /* communicated in this cell */
     bool network;           /* messages are delayed */
     bool checking;          /* an exercise: what nobody is told of otherwise is counted */
@@ -382,6 +383,7 @@ int scope_second_opinion(struct call *call, int err);
 void scope_tested(const struct call *call, bool success);
 bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing else? */
 bool scope_any_polls(void);
+bool scope_sleeps(const struct thread *thread); /* for another thread, and in no call */
 bool scope_any_waits(double since);
 void scope_watch_helpers(double now);
 bool scope_helpers_rest(void); /* threads that never called MPI do not compute */

@@ -6,10 +6,12 @@
 #include <dirent.h>
 #include <fcntl.h>
 #include <sched.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -111,6 +113,14 @@ static void within(int name) {
     }
 }
 
+/* A cell that goes on calling whatever it is told, in a loop that catches every error, is interrupted
+ * as by its reader. */
+static void insist_on_leaving(void) {
+    enum { MANY_REFUSED = 1000 };
+    if (scope.cell > 0 && atomic_fetch_add(&scope.refused, 1) % MANY_REFUSED == MANY_REFUSED - 1)
+        raise(SIGINT);
+}
+
 enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm **c) {
     if (!atomic_load_explicit(&scope.on, memory_order_relaxed) ||
         !atomic_load_explicit(&scope.ready, memory_order_acquire))
@@ -142,6 +152,7 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         scope_unlock();
         scope_outside_left((*c)->handle);
         PMPI_Comm_call_errhandler((*c)->handle, scope.code);
+        insist_on_leaving();
         return LEAVE;
     }
     if (name != CALL_Comm_dup)
@@ -488,6 +499,22 @@ void scope_watch_helpers(double now) {
     spent = others;
 }
 
+/* Does a thread that is not in MPI wait without limit for another one of its process, as in
+ * pthread_join, or in Python's join() and result()? */
+bool scope_sleeps(const struct thread *t) {
+    char path[64], text[192];
+    snprintf(path, sizeof path, "/proc/self/task/%d/syscall", (int)t->id);
+    const int file = open(path, O_RDONLY | O_CLOEXEC);
+    if (file < 0)
+        return false;
+    const ssize_t n = read(file, text, sizeof text - 1);
+    close(file);
+    text[n > 0 ? n : 0] = '\0';
+    long call = -1;
+    unsigned long limit = 1;
+    return sscanf(text, "%ld %*x %*x %*x %lx", &call, &limit) == 2 && call == SYS_futex && limit == 0;
+}
+
 /* ---- attributes ---- */
 
 /* mpi4py keeps a duplicate of a communicator, and a count of tags, in an attribute of it, for its
@@ -533,6 +560,7 @@ void scope_busy(bool busy) {
         free(scope.first);
         scope.first = NULL;
         scope.n_unjudged = 0;
+        atomic_store(&scope.refused, 0);
     }
     scope.raise = false;
     for (struct thread *t = scope.threads; t; t = t->next)

@@ -2773,6 +2773,30 @@ node.Disconnect()
     "count == 4",
     "7.4.2",
 )
+communicators.deadlock(
+    "a disconnect with a receive that nobody answers",
+    """
+other = comm.Dup()
+into = np.zeros(1)
+if rank == 0: q = other.Irecv(into, source=1)
+other.Disconnect()
+""",
+    why="11.10.4: it ends when all communication on the communicator has",
+)
+communicators.right(
+    "a disconnect that ends when large messages have come",
+    """
+other = comm.Dup()
+data, into = np.full(BIG, float(rank)), np.zeros(BIG)
+requests = [other.Irecv(into, source=left)]
+if rank == 2: time.sleep(0.5)
+requests.append(other.Isend(data, dest=right))
+other.Disconnect()
+MPI.Request.Waitall(requests)
+""",
+    "np.all(into == left)",
+    "11.10.4: the requests are complete then, and their owner's as before",
+)
 communicators.right(
     "halves of halves, each rank in another order of work",
     """
@@ -3261,6 +3285,45 @@ squares = list(pool.map(lambda i: i ** 2, range(4)))
     Cell("pool.shutdown()"),
 )
 threads.case(
+    "a pool whose thread has called MPI, and a ring of receives in the next cell",
+    "the thread waits for work that nobody gives it",
+    Cell(
+        """
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)
+got = pool.submit(comm.recv, source=left)
+comm.send(rank, dest=right)
+""",
+        check="got.result() == left",
+    ),
+    Cell("comm.Recv(np.zeros(1), source=left)", "ended", ALL),
+    Cell("if rank == 0: comm.Recv(np.zeros(1), source=left)", "ended", (0,)),
+    Cell("pool.shutdown()"),
+)
+threads.suspected(
+    "the main thread waits for one that is stuck",
+    """
+from concurrent.futures import ThreadPoolExecutor
+with ThreadPoolExecutor(1) as pool: pool.submit(comm.recv, source=left).result()
+""",
+    ALL,
+    "nobody sends, and no thread computes",
+    quiet=True,
+)
+threads.case(
+    "the main thread joins one that is stuck",
+    "the error ends the thread, and nobody asks for it",
+    Cell(
+        """
+helper = threading.Thread(target=comm.recv, kwargs={"source": left})
+helper.start()
+helper.join()
+""",
+        "ended",
+        ALL,
+    ),
+)
+threads.case(
     "a thread in one cell, a deadlock in the next",
     "a thread that has ended is forgotten",
     Cell(
@@ -3403,6 +3466,39 @@ if rank == 3:
 """,
     "got == (['gone'] if rank == 2 else [])",
     "rank 2 is stuck in one thread and computes in the other",
+)
+threads.right(
+    "threads that are waited for while another rank computes",
+    """
+got = []
+if rank == 2:
+    helper = threading.Thread(target=lambda: got.append(comm.recv(source=3)))
+    helper.start()
+    helper.join()
+if rank == 3:
+    burn(3)
+    comm.send("late", dest=2)
+""",
+    "got == (['late'] if rank == 2 else [])",
+    "rank 3 computes for longer than the quiet time",
+    quiet=True,
+)
+threads.right(
+    "a thread that is waited for computes beside one that receives",
+    """
+got = []
+if rank == 2:
+    one = threading.Thread(target=lambda: got.append(comm.recv(source=3)))
+    other = threading.Thread(target=lambda: (burn(3), comm.send("go", dest=3)))
+    one.start(); other.start()
+    other.join(); one.join()
+if rank == 3:
+    comm.recv(source=2)
+    comm.send("gone", dest=2)
+""",
+    "got == (['gone'] if rank == 2 else [])",
+    "the receiving thread can be helped by the computing one",
+    quiet=True,
 )
 threads.right(
     "communicators made in one thread, polled in another",
@@ -3847,6 +3943,27 @@ total = comm.allreduce(rank)
         ALL,
         cause="circle",
     ),
+)
+errors.deadlock(
+    "a deadlock in a loop that catches everything",
+    """
+while True:
+    try: comm.recv(source=left)
+    except: pass
+""",
+    ALL,
+    "circle",
+    why="a cell that is broken has to end",
+)
+errors.starved(
+    "a loop on one rank that catches every error",
+    """
+while rank == 1:
+    try: comm.Barrier()
+    except Exception: pass
+""",
+    (1,),
+    why="the others' cells have ended",
 )
 errors.right(
     "an error that the program itself catches",

@@ -571,7 +571,7 @@ class Client(ipp.Client):
             part
             for part in parts
             if not (broken and _from_scope(part[1]))
-            and not (self.interrupted and part[0] == "KeyboardInterrupt")
+            and not ((self.interrupted or broken) and part[0] == "KeyboardInterrupt")
         ]
         errors = self._own_errors(genuine, result)
         if verdict is not None and verdict.kind != "stopped":

@@ -378,8 +378,8 @@ def alike(calls: dict[int, str]) -> list[str]:
 
 def _no_proof(quiet: float) -> str:
     return (
-        "This is no proof: a loop of tests may end by a clock, a file or a flag. If it would have, "
-        f"let such loops go on for longer: cluster.quiet({3 * quiet:.3g}) allows them "
+        "This is no proof: a loop of tests may end, or a thread wake, by a clock, a file or a "
+        f"flag. If it would have, allow them more time: cluster.quiet({3 * quiet:.3g}) allows "
         f"{3 * quiet:.3g} s."
     )
 
