@@ -12,6 +12,7 @@ import sys
 import time
 import warnings
 from collections import Counter
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -241,57 +242,63 @@ def main() -> None:
 # ------------------------------------------------------------------------------- the tests' side
 
 
-@pytest.mark.parametrize("first", range(0, len(CATEGORIES), 2))
+@pytest.mark.parametrize("first", range(0, len(CATEGORIES), 4))
 def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
-    """In an interactive notebook everything; as nbval runs it, where the two differ and some
-    of the rest, in another notebook at the same time.
+    """In two interactive notebooks everything; as nbval runs it, where the two differ and some of
+    the rest, in another one: all at the same time.
 
     What fails once and then not is told as a warning: on a crowded machine a rank may
     get no core for longer than a case allows.
     """
-    categories = CATEGORIES[first : first + 2]
-    pattern = f"^({'|'.join(categories)})/"
-    wanted = [case for case in cases.TABLE if case.category in categories]
-    runs = {way: begin(pattern, way, tmp_path) for way in ("person", "nbval")}
-    request.addfinalizer(lambda: [run.terminate() for run in runs.values()])
-    for way, run in runs.items():
-        outcomes = outcomes_of(run, way, tmp_path)
-        assert len(outcomes) == sum(way == "person" or case in SECOND for case in wanted)
+    some = CATEGORIES[first : first + 4]
+    halves = [half for half in (some[:2], some[2:]) if half]
+    runs = [Run(tmp_path / f"person-{half[0]}", half) for half in halves]
+    runs.append(Run(tmp_path / "nbval", some, second=True))
+    request.addfinalizer(lambda: [run.process.terminate() for run in runs])
+    for run in runs:
+        outcomes = run.outcomes()
+        assert len(outcomes) == len(run.cases)
         failed = [outcome for outcome in outcomes if outcome.fault]
         if failed:
             # All of them, in their order: what an earlier case leaves behind fails again.
             names = {one.name for one in failed}
-            for other in runs.values():
-                other.wait(LONGEST)
-            again = outcomes_of(begin(pattern, way, tmp_path), way, tmp_path)
+            for other in runs:
+                other.process.wait(LONGEST)
+            again = Run(run.folder / "again", run.categories, run.second).outcomes()
             twice = [one for one in again if one.fault and one.name in names]
             assert not twice, "\n\n".join(
-                [f"{len(twice)} of {len(outcomes)} cases failed twice ({way})", *map(told, twice)]
+                [f"{len(twice)} of {len(outcomes)} cases failed twice", *map(told, twice)]
             )
             warnings.warn("\n\n".join(["failed once", *map(told, failed)]), stacklevel=1)
 
 
-def begin(pattern: str, way: str, directory: Path) -> subprocess.Popen:
-    """Begins to run the cases whose category and name match, in a notebook of their own."""
-    environment = notebook.as_a_person() if way == "person" else notebook.as_nbval()
-    command = [sys.executable, __file__, f"outcomes-{way}", "-k", pattern]
-    command += ["--second"] * (way == "nbval")
-    with open(directory / f"errors-{way}", "w") as errors:
-        return subprocess.Popen(
-            command, cwd=directory, env=environment, stdout=errors, stderr=errors
-        )
+class Run:
+    """The cases of some categories in a notebook of their own, which has begun; its files are in a
+    folder. `second`: as nbval runs them, and only those that are run in both ways."""
 
+    def __init__(self, folder: Path, categories: Sequence[str], second: bool = False):
+        self.folder, self.categories, self.second = folder, categories, second
+        wanted = SECOND if second else cases.TABLE
+        self.cases = [case for case in wanted if case.category in categories]
+        folder.mkdir(parents=True)
+        environment = notebook.as_nbval() if second else notebook.as_a_person()
+        command = [sys.executable, __file__, "outcomes", "-k", f"^({'|'.join(categories)})/"]
+        command += ["--second"] * second
+        with open(folder / "errors", "w") as errors:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment, stdout=errors, stderr=errors
+            )
 
-def outcomes_of(run: subprocess.Popen, way: str, directory: Path) -> list[Outcome]:
-    """What came of it."""
-    try:
-        code = run.wait(LONGEST)
-    except subprocess.TimeoutExpired:
-        run.terminate()
-        raise
-    assert code == 0, (directory / f"errors-{way}").read_text()[-3000:]
-    lines = (directory / f"outcomes-{way}").read_text().splitlines()
-    return [Outcome(**json.loads(line)) for line in lines]
+    def outcomes(self) -> list[Outcome]:
+        """What came of it."""
+        try:
+            code = self.process.wait(LONGEST)
+        except subprocess.TimeoutExpired:
+            self.process.terminate()
+            raise
+        assert code == 0, (self.folder / "errors").read_text()[-3000:]
+        lines = (self.folder / "outcomes").read_text().splitlines()
+        return [Outcome(**json.loads(line)) for line in lines]
 
 
 def told(outcome: Outcome) -> str:

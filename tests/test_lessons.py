@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -27,27 +28,49 @@ def code_cells(path):
     return [cell for cell in cells if cell["cell_type"] == "code"]
 
 
-@pytest.fixture
-def login(lesson, tmp_path):
-    """Where the lesson runs: what a command begins with there, and its environment."""
-    if lesson.stem not in ON_NODES:
-        yield [], os.environ | {"IPYTHONDIR": str(tmp_path)}
-        return
-    if lacking := nodes.missing():
-        pytest.skip(f"NOT RUN: {lesson.stem}, as {', '.join(lacking)} is missing. {nodes.INSTALL}")
-    home = tmp_path / "home"
-    home.mkdir()
-    with nodes.running(home) as slurm:
-        yield slurm.command(), slurm.environment()
-
-
-def test_runs_as_committed(lesson, login):
-    begin, environment = login
+def run(lesson: Path, directory: Path, begin=(), environment: dict | None = None) -> str:
+    """What nbval says of it, empty where all is as committed. `begin`: how to get where it runs."""
     command = [*begin, sys.executable, "-m", "pytest", "--nbval", "-q", "-p", "no:cacheprovider"]
     command += ["--nbval-cell-timeout=120", f"--rootdir={NOTEBOOKS}", str(lesson)]
-    environment |= {"IPP_NONINTERACTIVE": "1"}
-    run = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
-    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+    environment = environment or dict(os.environ)
+    environment |= {"IPYTHONDIR": str(directory), "IPP_NONINTERACTIVE": "1"}
+    done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=280)
+    return done.stdout[-6000:] + done.stderr[-2000:] if done.returncode else ""
+
+
+def run_on_nodes(lesson: Path, directory: Path) -> str:
+    """The same on the login node of a Slurm."""
+    with nodes.running(directory) as slurm:
+        return run(lesson, slurm.home / "ipython", slurm.command(), slurm.environment())
+
+
+@pytest.fixture(scope="module")
+def runs(request, tmp_path_factory):
+    """The lessons that are asked for, run two at a time: each waits for much of its time."""
+    asked = [
+        item.callspec.params["lesson"]
+        for item in request.session.items
+        if getattr(item, "function", None) is test_runs_as_committed
+    ]
+    with ThreadPoolExecutor(2) as pool:
+        begun = {
+            lesson: pool.submit(
+                run_on_nodes if lesson.stem in ON_NODES else run,
+                lesson,
+                tmp_path_factory.mktemp(lesson.stem),
+            )
+            for lesson in asked
+            if lesson.stem not in ON_NODES or not nodes.missing()
+        }
+        yield begun
+        pool.shutdown(cancel_futures=True)
+
+
+def test_runs_as_committed(lesson, runs):
+    if lesson not in runs:
+        lacking = ", ".join(nodes.missing())
+        pytest.skip(f"NOT RUN: {lesson.stem}, as {lacking} is missing. {nodes.INSTALL}")
+    assert not (fault := runs[lesson].result()), fault
 
 
 def test_was_run_in_order_and_keeps_its_outputs(lesson):
