@@ -899,7 +899,8 @@ MPI.Prequest.Startall(qs)
 MPI.Request.Waitall(qs)
 """,
     ALL,
-    why="nobody receives",
+    why="nobody receives; two neighbours are stuck whether or not a third has come",
+    core=(),
 )
 requests.starved(
     "Issend that nobody takes",
@@ -2676,7 +2677,9 @@ communicators.right(
     """
 gone = []
 def let_go(of, key, value):
-    gone.append(value.allreduce(1))
+    total = np.ones(1)
+    value.Allreduce(MPI.IN_PLACE, total)
+    gone.append(total[0])
     value.Free()
 key = MPI.Comm.Create_keyval(None, let_go)
 own = comm.Dup()
