@@ -13,6 +13,7 @@ import textwrap
 import threading
 import time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import ipyparallel
@@ -1034,22 +1035,32 @@ class Notebook:
         self.manager.shutdown_kernel(now=True)
 
 
-@pytest.fixture(params=["alone", "with a person"])
-def notebook(request, tmp_path):
-    """A notebook with a cluster of 4 ranks of its own; killed at the end, nothing may be left.
+WAYS = ("alone", "with a person")
 
-    As nbval runs it, and as a person does: then output is streamed, and after 2 s of waiting a
-    progress bar is shown, which waits in slices.
+
+@pytest.fixture(scope="module")
+def notebooks(tmp_path_factory):
+    """Runs a cell in two notebooks at once, each with 4 ranks of its own: the outputs of each.
+
+    One is as nbval runs it, one as a person does: then output is streamed, and after 2 s of waiting
+    a progress bar is shown, which waits in slices. Killed at the end; nothing may be left.
     """
-    notebook = Notebook(tmp_path, alone=request.param == "alone")
+    directories = [tmp_path_factory.mktemp("notebook") for _ in WAYS]
+    open_ones = [Notebook(d, alone=w == "alone") for d, w in zip(directories, WAYS, strict=True)]
+
+    def run(*arguments):
+        return list(pool.map(lambda notebook: notebook.run(*arguments), open_ones))
+
     try:
-        out = notebook.run("import ringside; cluster = ringside.start(4); cluster")
-        assert out[-1]["msg_type"] == "execute_result", out
-        notebook.run("%%px\n" + SETUP)
-        yield notebook
+        with ThreadPoolExecutor(len(WAYS)) as pool:
+            for out in run("import ringside; cluster = ringside.start(4); cluster"):
+                assert out[-1]["msg_type"] == "execute_result", out
+            run("%%px\n" + SETUP)
+            yield run
     finally:
-        notebook.close()
-        assert wait_for(lambda: not files_of_clusters(tmp_path), 8)
+        for notebook in open_ones:
+            notebook.close()
+        assert wait_for(lambda: not any(map(files_of_clusters, directories)), 8)
 
 
 def names_of_errors(out: list[dict]) -> list[str]:
@@ -1066,29 +1077,32 @@ def shown(out: list[dict]) -> str:
     return "\n".join(parts)
 
 
-def test_all_that_the_ranks_print_is_shown(notebook):
+def test_all_that_the_ranks_print_is_shown(notebooks):
     """It comes by another way than the replies, and may come after them."""
     for turn in range(20):
-        out = notebook.run(f'%%px\nprint(f"rank {{rank}}, turn {turn}")')
-        shown = {}  # a second one at the same place replaces the first
-        for one in out:
-            place = one["content"].get("transient", {}).get("display_id", len(shown))
-            shown[place] = one["content"].get("text") or one["content"]["data"]["text/plain"]
-        assert sorted(re.findall(r"rank \d, turn \d+", "".join(shown.values()))) == [
-            f"rank {rank}, turn {turn}" for rank in range(4)
-        ]
+        for out in notebooks(f'%%px\nprint(f"rank {{rank}}, turn {turn}")'):
+            last = {}  # a second one at the same place replaces the first
+            for one in out:
+                place = one["content"].get("transient", {}).get("display_id", len(last))
+                last[place] = one["content"].get("text") or one["content"]["data"]["text/plain"]
+            assert sorted(re.findall(r"rank \d, turn \d+", "".join(last.values()))) == [
+                f"rank {rank}, turn {turn}" for rank in range(4)
+            ]
 
 
 UNLIKE = "comm.bcast(1) if comm.rank == 1 else comm.barrier()"
 
 
-def test_in_a_notebook(notebook):
-    for stream, code, name in (
+@pytest.mark.parametrize(
+    ("stream", "code", "name"),
+    [
         ("--stream", "comm.recv(source=(comm.rank + 1) % comm.size)", "Deadlock"),
         ("--no-stream", "comm.recv(source=(comm.rank + 1) % comm.size)", "Deadlock"),
         ("--stream", UNLIKE, "Mismatch"),
-    ):
-        out = notebook.run(f"%%px {stream}\n{code}")
+    ],
+)
+def test_a_verdict_is_one_short_error_and_a_picture(notebooks, stream, code, name):
+    for out in notebooks(f"%%px {stream}\n{code}"):
         errors = [one for one in out if one["msg_type"] == "error"]
         assert [one["content"]["ename"] for one in errors] == [name]
         assert len(errors[0]["content"]["traceback"]) < 12
@@ -1097,17 +1111,22 @@ def test_in_a_notebook(notebook):
         assert "image/png" in beneath[0]["content"]["data"]
         assert not any("Ringside:" in str(one["content"]) for one in out)
 
-    out = notebook.run("%%px --targets 2\nprint(comm.rank)")
-    assert "2" in shown(out)
+
+def test_a_cell_on_one_rank_shows_its_output(notebooks):
+    for out in notebooks("%%px --targets 2\nprint(comm.rank)"):
+        assert "2" in shown(out)
+
+
+def test_a_verdict_that_the_notebook_caught_is_not_drawn(notebooks):
     caught = """
-try:
-    cluster.view.execute("comm.recv(source=rank)")
-except ringside.Deadlock:
-    print("caught")
-"""
-    out += notebook.run(caught)
-    assert "caught" in shown(out)
-    assert not any("image/png" in one["content"].get("data", {}) for one in out)
+    try:
+        cluster.view.execute("comm.recv(source=rank)")
+    except ringside.Deadlock:
+        print("caught")
+    """
+    for out in notebooks(caught):
+        assert "caught" in shown(out)
+        assert not any("image/png" in one["content"].get("data", {}) for one in out)
 
 
 def test_a_rank_that_is_not_there_is_named(view):
@@ -1141,55 +1160,55 @@ def test_a_stop_that_is_heard_late_spares_the_next_cell(cluster, view):
         "try: time.sleep(60)\nfinally: time.sleep(2)",  # leaves late
     ],
 )
-def test_stop_in_a_notebook(notebook, code):
-    notebook.run("%%px\n" + HOLDING)
+def test_stop_in_a_notebook(notebooks, code):
+    notebooks("%%px\n" + HOLDING)
     begun = time.monotonic()
-    out = notebook.run(f"%%px\nprint('before')\n{code}", 3.0)
+    outs = notebooks(f"%%px\nprint('before')\n{code}", 3.0)
     assert time.monotonic() - begun < 40
-    assert names_of_errors(out) == ["Stopped"], shown(out)
-    assert "before" in shown(out)
+    for out in outs:
+        assert names_of_errors(out) == ["Stopped"], shown(out)
+        assert "before" in shown(out)
 
 
-def test_a_rank_that_fails_late_leaves_no_cell_hanging(notebook):
-    out = notebook.run("%%px\nif rank == 1:\n    time.sleep(4)\n    1 / 0\ncomm.Barrier()")
-    assert names_of_errors(out) == ["Deadlock"], shown(out)
-    assert "rank 1 raised ZeroDivisionError" in shown(out)
+def test_a_rank_that_fails_late_leaves_no_cell_hanging(notebooks):
+    for out in notebooks("%%px\nif rank == 1:\n    time.sleep(4)\n    1 / 0\ncomm.Barrier()"):
+        assert names_of_errors(out) == ["Deadlock"], shown(out)
+        assert "rank 1 raised ZeroDivisionError" in shown(out)
 
 
-def test_an_error_in_finally_does_not_hide_the_verdict(notebook):
-    out = notebook.run(
-        """
-        %%px
-        own = comm.Dup()
-        try:
-            own.recv(source=(rank + 1) % size)
-        finally:
-            raise RuntimeError("of the finally")
-        """
-    )
-    assert names_of_errors(out) == ["Deadlock"], shown(out)
-    text = next(shown([one]) for one in out if one["msg_type"] == "error")
-    assert text.index("0 -> 1 -> 2 -> 3 -> 0") < text.index("rank 0 raised RuntimeError")
+def test_an_error_in_finally_does_not_hide_the_verdict(notebooks):
+    cell = """
+    %%px
+    own = comm.Dup()
+    try:
+        own.recv(source=(rank + 1) % size)
+    finally:
+        raise RuntimeError("of the finally")
+    """
+    for out in notebooks(cell):
+        assert names_of_errors(out) == ["Deadlock"], shown(out)
+        text = next(shown([one]) for one in out if one["msg_type"] == "error")
+        assert text.index("0 -> 1 -> 2 -> 3 -> 0") < text.index("rank 0 raised RuntimeError")
 
 
-def test_a_verdict_that_the_cell_caught_is_shown(notebook):
-    out = notebook.run(
-        """
-        %%px
-        try:
-            comm.recv(source=(rank + 1) % size)
-        except MPI.Exception:
-            pass
-        """
-    )
-    assert names_of_errors(out) == []
-    assert shown(out).count("0 -> 1 -> 2 -> 3 -> 0") == 1
+def test_a_verdict_that_the_cell_caught_is_shown(notebooks):
+    cell = """
+    %%px
+    try:
+        comm.recv(source=(rank + 1) % size)
+    except MPI.Exception:
+        pass
+    """
+    for out in notebooks(cell):
+        assert names_of_errors(out) == []
+        assert shown(out).count("0 -> 1 -> 2 -> 3 -> 0") == 1
 
 
-def test_what_c_prints_on_standard_error_is_shown(notebook):
+def test_what_c_prints_on_standard_error_is_shown(notebooks):
     """The scope says so what it does not judge."""
-    out = notebook.run("%%px --targets 1\nlibc = ctypes.CDLL(None)\nlibc.perror(b'not judged')")
-    assert "not judged" in shown(out)
+    cell = "%%px --targets 1\nlibc = ctypes.CDLL(None)\nlibc.perror(b'not judged')"
+    for out in notebooks(cell):
+        assert "not judged" in shown(out)
 
 
 # ---------------------------------------------------------------- locks
