@@ -107,6 +107,29 @@ def asked_for(browser) -> list[str]:
     ]
 
 
+# The margin of each page on paper, and how high its pictures are.
+ON_PAPER = """
+return [...document.querySelectorAll(".pdf-page > section")].map(page => [
+    getComputedStyle(page).paddingLeft, page.getBoundingClientRect().height,
+    ...[...page.querySelectorAll("img")].map(one => one.getBoundingClientRect().height)]);
+"""
+
+
+def test_a_page_on_paper_is_as_on_the_wall(decks, browser):
+    """What `make slides PDF=1` prints: reveal.js has a style of its own for it."""
+    from selenium.webdriver.support.wait import WebDriverWait
+
+    browser.get(f"{(decks / '01-ring-the-deadlock.html').as_uri()}?print-pdf")
+    ready = (
+        "return Boolean(window.Reveal && Reveal.isReady() && document.querySelector('.pdf-page'))"
+    )
+    WebDriverWait(browser, 60).until(lambda browser: browser.execute_script(ready))
+    pages = browser.execute_script(ON_PAPER)
+    assert len(pages) > 20
+    assert {(margin, height) for margin, height, *_ in pages} == {("56px", 720)}
+    assert max(height for _, _, *pictures in pages for height in pictures) > 400
+
+
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_every_slide_is_whole_and_nothing_is_fetched(decks, browser, lesson):
     opened(browser, decks / f"{lesson.stem}.html")
