@@ -51,7 +51,10 @@ return [Reveal.getTotalSlides(), found];
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
 def test_each_cell_says_what_it_is_on_a_slide(lesson):
-    cells = nbformat.read(lesson, as_version=4).cells
+    """And a live slide begins at the top, so that what its cell shows has room below."""
+    notebook = nbformat.read(lesson, as_version=4)
+    assert notebook.metadata.rise == {"center": False, "scroll": True}
+    cells = notebook.cells
     types = [cell.metadata.get("slideshow", {}).get("slide_type") for cell in cells]
     without = [f"{at}: {cells[at].source[:60]!r}" for at, type in enumerate(types) if not type]
     where = "\n".join(without)

@@ -5,7 +5,8 @@ import ast
 import nbformat
 import psutil
 import pytest
-from browser.page import INSTALL, NOTEBOOK, missing
+from browser.page import INSTALL, NOTEBOOK, SIZE, missing
+from selenium.webdriver.common.by import By
 from selenium.webdriver.common.keys import Keys
 
 from ringside import mpi
@@ -30,11 +31,14 @@ SEEN = "asked.seen('both')"
 
 @pytest.fixture
 def write(lab):
-    """Writes a notebook of these cells beside the lessons."""
+    """Writes a notebook of these cells beside the lessons, set up as they are; each is a slide."""
 
     def write(name, *cells):
-        notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(c) for c in cells])
-        notebook.metadata.kernelspec = {"name": "python3", "display_name": "Python 3"}
+        slide = {"slideshow": {"slide_type": "slide"}}
+        made = [nbformat.v4.new_code_cell(cell, metadata=slide) for cell in cells]
+        notebook = nbformat.v4.new_notebook(cells=made)
+        lesson = lab.folder / "my-lessons" / "01-ring-the-deadlock.ipynb"
+        notebook.metadata = nbformat.read(lesson, as_version=4).metadata
         nbformat.write(notebook, lab.folder / "my-lessons" / name)
         return name
 
@@ -67,6 +71,22 @@ def test_lesson_01_runs_whole_and_its_verdict_can_be_read(page):
         assert height <= room, f"cell {number}"
     page.cell(verdict)
     page.screenshot("deadlock")
+
+
+def test_live_slides_run_their_cells_and_show_a_verdict_whole(page, write):
+    deadlock = "%%px\ncomm.recv(source=1 - rank)"
+    page.driver.get(page.lab.url(f"rise/my-lessons/{write('live.ipynb', START, COMM, deadlock)}"))
+    for number, words in enumerate(("ringside.start(2)", "comm = MPI", "comm.recv"), 1):
+        cell = page.one("section.present .jp-CodeCell", words)
+        cell.find_element(By.CSS_SELECTOR, ".cm-content").click()
+        page.run_with(Keys.CONTROL)
+        cell = page.one("section.present .jp-CodeCell", f"[{number}]:")
+        if words != "comm.recv":
+            page.type(Keys.ESCAPE, Keys.SPACE)
+    picture = page.one("section.present .jp-OutputArea-output img").rect
+    page.screenshot("live-slide")
+    assert "Deadlock: " in cell.text
+    assert picture["y"] >= 0 and picture["y"] + picture["height"] <= SIZE[1]
 
 
 def test_stop_ends_a_stuck_cell_and_the_next_runs_on_the_same_ranks(page, write):
