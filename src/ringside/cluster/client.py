@@ -582,7 +582,8 @@ class Client(ipp.Client):
             led = [info["engine_id"] for *_, info in parts if info.get("led")]
             return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note, led=led)
         ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
-        return Stopped(verdict, errors, f"Stopped: ranks {ranks} left their cell.", note)
+        left = f"ranks {ranks} left their cell" if len(parts) > 1 else f"rank {ranks} left its cell"
+        return Stopped(verdict, errors, f"Stopped: {left}.", note)
 
     def _see_others_leave(self) -> None:
         """Let cells of other results end that the break ends too: they would drop the next one."""
