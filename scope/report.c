@@ -218,6 +218,7 @@ void scope_report(struct report *report) {
                               .ending = scope.ending,
                               .settling = scope.settling,
                               .did = scope.did,
+                              .failed = scope.failed,
                               .quiet = scope_is_quiet()};
     waiters(report, !scope.busy || scope.settling, &room);
     posted(report, &room);

@@ -205,20 +205,23 @@ static struct mismatch partly_entered(const struct report *reports) {
     return first;
 }
 
-/* When every cell has ended, one of those that have just ended speaks of what is left over: not at
- * once, as a rank that is idle may be about to begin the same cell. */
+/* When every cell has ended well, one of those that have just ended speaks of what is left over: not
+ * at once, as a rank that is idle may be about to begin the same cell. */
 static void speak(const struct report *reports, struct unreceived *left, int lefts) {
     static const double late = 0.5;
     static double idle_since;
     static struct left seen;
     int speaker = -1;
-    bool idle = true, uncounted = false;
+    bool idle = true, uncounted = false, failed = false;
     for (int r = scope.size - 1; r >= 0; r--) {
         idle = idle && reports[r].state == IDLE;
         uncounted = uncounted || reports[r].uncounted;
+        failed = failed || reports[r].failed;
         speaker = reports[r].settling ? r : speaker;
     }
-    if (speaker < 0)
+    if (failed)
+        scope.unclaimed = false; /* it is cleared instead */
+    if (speaker < 0 || failed)
         return;
     const int kept = uncounted ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
     struct mismatch partly = partly_entered(reports);
@@ -300,6 +303,8 @@ static bool hold_round(void) {
     int asked = stop; /* in vain: someone has come to help since, or nothing was to be cleared */
     if (kind == RUNNING && stop != NO_STOP)
         atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
+    if (stop == STOP_CLEAR)
+        scope.failed = false;
     if (kind == RUNNING) {
         scope_settle_counts(reports);
         scope_compared(reports);
@@ -501,9 +506,11 @@ static bool unsettled(bool first) {
 }
 
 /* At the end of a cell: what there is to say of it, as JSON to be given back with scope_release.
- * Waits at most `limit` seconds for a round, if there is anything to compare. */
-char *scope_settle(double limit) {
+ * Waits at most `limit` seconds for a round, if there is anything to compare. `failed`: the cell
+ * has ended in an error, and what it left over will be cleared. */
+char *scope_settle(double limit, bool failed) {
     scope_lock();
+    scope.failed = failed;
     const bool on = atomic_load(&scope.ready) && atomic_load(&scope.on);
     const struct timespec until = in(limit);
     bool in_time = true;

@@ -116,6 +116,7 @@ struct report {
     bool blind;    /* it saw something it cannot model: nothing is proved */
     bool uncounted; /* it knows of messages that are in no count */
     bool did;      /* it has communicated in this cell */
+    bool failed;   /* its cell has ended in an error */
     bool quiet;    /* to it nothing has changed for as long as a loop of tests may go on */
     long long epoch; /* grows whenever anything here may have changed */
     double since;    /* seconds the rank has been in this call */
@@ -263,6 +264,7 @@ struct scope {
     bool broken, delivered; /* in this cell: a break, and a call that raised it */
     atomic_int refused;     /* calls in this cell after the break, all of which have failed */
     bool did;               /* communicated in this cell */
+    bool failed;            /* the cell has ended in an error, and nothing was cleared since */
     bool network;           /* messages are delayed */
     bool checking;          /* an exercise: what nobody is told of otherwise is counted */
     long long never_completed; /* operations whose requests were freed while they were open */

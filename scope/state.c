@@ -556,7 +556,7 @@ void scope_busy(bool busy) {
     if (busy) {
         atomic_store(&scope.insist, scope.insist_next);
         scope.cell++;
-        scope.did = scope.broken = scope.delivered = false;
+        scope.did = scope.failed = scope.broken = scope.delivered = false;
         free(scope.first);
         scope.first = NULL;
         scope.n_unjudged = 0;

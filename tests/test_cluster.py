@@ -1015,7 +1015,7 @@ class Notebook:
         while time.monotonic() - begun < LIMIT:
             if interrupt_after is not None and time.monotonic() - begun > interrupt_after:
                 self.manager.interrupt_kernel()
-                interrupt_after = None
+                interrupt_after += 5  # what frees a message swallows an interrupt
             try:
                 message = self.client.get_iopub_msg(timeout=0.1)
             except queue.Empty:
@@ -1152,6 +1152,14 @@ def test_a_stop_that_is_heard_late_spares_the_next_cell(cluster, view):
     assert after.successful()
 
 
+@pytest.mark.parametrize("after", [0.3, 0.33, 0.36, 0.4])
+def test_stop_between_short_cells_is_a_stop(notebooks, after):
+    for out in notebooks("while True: cluster.view.execute('comm.Barrier()')", after):
+        assert names_of_errors(out) == ["Stopped"], shown(out)
+    for out in notebooks("cluster.view.execute('comm.Barrier()')"):
+        assert names_of_errors(out) == [], shown(out)
+
+
 @pytest.mark.parametrize(
     "code",
     [
@@ -1174,6 +1182,15 @@ def test_a_rank_that_fails_late_leaves_no_cell_hanging(notebooks):
     for out in notebooks("%%px\nif rank == 1:\n    time.sleep(4)\n    1 / 0\ncomm.Barrier()"):
         assert names_of_errors(out) == ["Deadlock"], shown(out)
         assert "rank 1 raised ZeroDivisionError" in shown(out)
+
+
+def test_what_a_failed_cell_left_over_is_taken_out_and_not_said_to_stay(notebooks):
+    for out in notebooks("%%px\nif rank == 0: comm.send(1, dest=1)\nif rank == 1: 1 / 0"):
+        assert "1 message that was left over was taken out" in shown(out)
+        assert "not received" not in shown(out)
+    for out in notebooks("%%px --targets 0\ncomm.send(1, dest=1)"):
+        assert "not received: 1 message from rank 0 to rank 1" in shown(out)
+    notebooks("%%px --targets 1\ncomm.recv()")
 
 
 def test_an_error_in_finally_does_not_hide_the_verdict(notebooks):

@@ -269,40 +269,44 @@ def _own(result):
 class View(DirectView):
     """A DirectView whose results are watched; `targets` are ranks."""
 
-    def _finish(self, result, block, output=False):
+    def _sent(self, send, block, output=False):
+        """The result of what `send` sends; if the view blocks, once it has come."""
         if not block:
-            return result
+            return _own(send())
         self.client.interrupted = False
+        result = None
         try:
+            result = _own(send())
             value = result.get()
+            if output:
+                result.wait_for_output(1)
         except KeyboardInterrupt:
             if self.client.lost or not self.client.ids:
                 raise  # there is nobody to interrupt: dead ranks are being replaced
-            with suppress(KeyboardInterrupt):  # pressed again: it is being done
-                self.client.send_signal("SIGINT", targets=self.targets, block=True)
-            self.client.end_interrupted(result)
-            raise
-        if output:
-            result.wait_for_output(1)
-            return result
-        return value
+            if result is None or not result.ready():
+                with suppress(KeyboardInterrupt):  # pressed again: it is being done
+                    self.client.send_signal("SIGINT", targets=self.targets, block=True)
+            if result is not None:
+                self.client.end_interrupted(result)
+            raise Stopped(None, text="Stopped: no rank had to leave a cell.") from None
+        return result if output else value
 
     def _really_apply(self, f, args=None, kwargs=None, block=None, **options):
         block = self.block if block is None else block
-        result = super()._really_apply(f, args, kwargs, block=False, **options)
-        return self._finish(_own(result), block)
+        send = super()._really_apply
+        return self._sent(lambda: send(f, args, kwargs, block=False, **options), block)
 
     def execute(self, code, silent=True, targets=None, block=None, label=None):
         """Execute code on the ranks; see `DirectView.execute`."""
         block = self.block if block is None else block
-        result = super().execute(code, silent=silent, targets=targets, block=False, label=label)
-        return self._finish(_own(result), block, output=True)
+        send, options = super().execute, {"silent": silent, "targets": targets, "label": label}
+        return self._sent(lambda: send(code, block=False, **options), block, output=True)
 
     def map(self, f, *sequences, block=None, **options):
         """Map over the ranks; see `DirectView.map`."""
         block = self.block if block is None else block
-        result = super().map(f, *sequences, block=False, **options)
-        return self._finish(_own(result), block)
+        send = super().map
+        return self._sent(lambda: send(f, *sequences, block=False, **options), block)
 
     def activate(self, suffix=""):
         """Register `%%px` and its kin for this view; in a notebook, pictures beneath verdicts."""
@@ -529,10 +533,15 @@ class Client(ipp.Client):
     # ------------------------------------------------------------ telling
 
     def end_interrupted(self, result) -> None:
-        """See an interrupted result end, and raise its error."""
+        """See an interrupted result end, and raise its error.
+
+        A rank may have begun its cell after the others had been taken out of theirs, and then
+        wait for them: the watch sees that.
+        """
         begun = time.monotonic()
         try:
-            left = result.wait(LEAVE_LIMIT)
+            with self.watch.over(lambda: [result]):
+                left = result.wait(LEAVE_LIMIT)
         except KeyboardInterrupt:  # pressed again
             left = result.ready()
         if not left:
@@ -541,6 +550,7 @@ class Client(ipp.Client):
                 "interrupt. The next cell begins when they do, or after cluster.restart(), which "
                 "replaces them"
             )
+        self._see_stop_followed()
         try:
             result.get(0)
         except Stopped:
@@ -584,6 +594,15 @@ class Client(ipp.Client):
         ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
         left = f"ranks {ranks} left their cell" if len(parts) > 1 else f"rank {ranks} left its cell"
         return Stopped(verdict, errors, f"Stopped: {left}.", note)
+
+    def _see_stop_followed(self) -> None:
+        """Let all ranks act on a stop that some hear of late: it would end the next cell."""
+        deadline = time.monotonic() + ANSWER
+        with suppress(ClusterError):
+            while any(state["stop"] for state in self.ask("state").values()):
+                if time.monotonic() > deadline:
+                    return
+                time.sleep(0.02)
 
     def _see_others_leave(self) -> None:
         """Let cells of other results end that the break ends too: they would drop the next one."""

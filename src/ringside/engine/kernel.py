@@ -157,10 +157,10 @@ class RingsideKernel(IPythonParallelKernel):
         self.running = False
         if reply["status"] == "error" and (shown := self.shell.shown) is not None:
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
-        end = scope.settle(SETTLE_LIMIT)
-        if end["unreceived"] and reply["status"] == "ok":  # else they are cleared
+        end = scope.settle(SETTLE_LIMIT, reply["status"] == "error")
+        if end["unreceived"]:
             print(textwrap.fill(waitfor.unreceived(end["unreceived"]), WIDTH), file=sys.stderr)
-        if end["partly"] and reply["status"] == "ok":
+        if end["partly"]:
             print(textwrap.fill(waitfor.partly(end["partly"]), WIDTH), file=sys.stderr)
         if not end["broken"]:
             return reply

@@ -54,8 +54,8 @@ def load() -> None:
     library = ctypes.CDLL(str(path), mode=ctypes.RTLD_GLOBAL)
     for name in ("scope_state", "scope_told", "scope_settle"):
         getattr(library, name).restype = ctypes.c_void_p
-    for name in ("scope_settle", "scope_quiet"):
-        getattr(library, name).argtypes = [ctypes.c_double]
+    library.scope_quiet.argtypes = [ctypes.c_double]
+    library.scope_settle.argtypes = [ctypes.c_double, ctypes.c_bool]
     library.scope_release.argtypes = [ctypes.c_void_p]
     library.scope_name.restype = ctypes.c_char_p
     for name in ("scope_busy", "scope_insist", "scope_switch"):
@@ -89,12 +89,13 @@ def busy(flag: bool) -> None:
     _scope().scope_busy(flag)
 
 
-def settle(limit: float) -> dict:
-    """At the end of a cell's own code: waits for at most `limit` seconds while the ranks compare
-    what they did, and says whether a break happened in this cell (`broken`, `generation`, its
-    `report`), whether a call of this rank `raised` it, which messages are `unreceived`, and which
-    collective only some ranks have been in (`partly`, or None)."""
-    return _text(_scope().scope_settle, limit)
+def settle(limit: float, failed: bool) -> dict:
+    """At the end of a cell's own code, which `failed` or not: waits for at most `limit` seconds
+    while the ranks compare what they did, and says whether a break happened in this cell
+    (`broken`, `generation`, its `report`), whether a call of this rank `raised` it, and, where no
+    rank's cell failed, which messages are `unreceived` and which collective only some ranks have
+    been in (`partly`, or None)."""
+    return _text(_scope().scope_settle, limit, failed)
 
 
 def quiet(seconds: float) -> None:
