@@ -59,13 +59,12 @@ def _check(expression, number):
     return found
 '''
 CATEGORIES = tuple(dict.fromkeys(case.category for case in cases.TABLE))
-# Run in the second way too: where the two ways differ most, and some of the rest.
-BOTH_WAYS = ("errors in the middle", "after the break")
-SECOND = [
-    case
-    for place, case in enumerate(cases.TABLE)
-    if not case.once and (case.category in BOTH_WAYS or place % 16 == 0)
-]
+PLACES = range(len(cases.TABLE))
+# As nbval runs them: all but the slow ones in `make soak`, and in `make test` each fourth of those
+# where its way differs most from a person's.
+AS_NBVAL = [place for place in PLACES if not cases.TABLE[place].once]
+APART = ("errors in the middle", "after the break")
+SOME_AS_NBVAL = [place for place in AS_NBVAL if cases.TABLE[place].category in APART][::4]
 FOUND = (
     "the process",
     "a variable of before",
@@ -218,15 +217,14 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=main.__doc__)
     parser.add_argument("outcomes", help="the file to write to")
     parser.add_argument("-k", default="", help="only cases whose category/name match this")
-    parser.add_argument("--second", action="store_true", help="only what is run in both ways")
+    parser.add_argument("--places", type=int, nargs="*", default=PLACES, help="only these")
     parser.add_argument("--off", action="store_true", help="without the scope: correct ones only")
     arguments = parser.parse_args()
     outcomes = open(arguments.outcomes, "w")
     table, begun = Table(), time.monotonic()
-    for case in cases.TABLE:
+    for place in arguments.places:
+        case = cases.TABLE[place]
         if not re.search(arguments.k, f"{case.category}/{case.name}"):
-            continue
-        if arguments.second and case not in SECOND:
             continue
         if arguments.off:
             if case.truth != "right":
@@ -244,27 +242,39 @@ def main() -> None:
 
 @pytest.mark.parametrize("first", range(0, len(CATEGORIES), 4))
 def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
-    """In two interactive notebooks everything; as nbval runs it, where the two differ and some of
-    the rest, in another one: all at the same time.
-
-    What fails once and then not is told as a warning: on a crowded machine a rank may
-    get no core for longer than a case allows.
-    """
+    """In two interactive notebooks at once, and some in a third one as nbval runs them."""
     some = CATEGORIES[first : first + 4]
-    halves = [half for half in (some[:2], some[2:]) if half]
-    runs = [Run(tmp_path / f"person-{half[0]}", half) for half in halves]
-    runs.append(Run(tmp_path / "nbval", some, second=True))
+    places = [place for place in PLACES if cases.TABLE[place].category in some]
+    runs = [Run(tmp_path / f"person-{half}", places[half::2]) for half in range(2)]
+    if also := [place for place in SOME_AS_NBVAL if place in places]:
+        runs.append(Run(tmp_path / "nbval", also, notebook.as_nbval()))
+    see(runs, request)
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("first", range(2))
+def test_every_case_as_nbval_runs_it(tmp_path, request, first):
+    places = AS_NBVAL[first::2]
+    parts = places[::2], places[1::2]
+    see(
+        [Run(tmp_path / str(n), part, notebook.as_nbval()) for n, part in enumerate(parts)], request
+    )
+
+
+def see(runs: list["Run"], request) -> None:
+    """All end as they should. What fails once and then not is told as a warning: on a crowded
+    machine a rank may get no core for longer than a case allows."""
     request.addfinalizer(lambda: [run.process.terminate() for run in runs])
     for run in runs:
         outcomes = run.outcomes()
-        assert len(outcomes) == len(run.cases)
+        assert len(outcomes) == len(run.places)
         failed = [outcome for outcome in outcomes if outcome.fault]
         if failed:
             # All of them, in their order: what an earlier case leaves behind fails again.
             names = {one.name for one in failed}
             for other in runs:
                 other.process.wait(LONGEST)
-            again = Run(run.folder / "again", run.categories, run.second).outcomes()
+            again = Run(run.folder / "again", run.places, run.environment).outcomes()
             twice = [one for one in again if one.fault and one.name in names]
             assert not twice, "\n\n".join(
                 [f"{len(twice)} of {len(outcomes)} cases failed twice", *map(told, twice)]
@@ -273,20 +283,17 @@ def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
 
 
 class Run:
-    """The cases of some categories in a notebook of their own, which has begun; its files are in a
-    folder. `second`: as nbval runs them, and only those that are run in both ways."""
+    """The cases at some places of the table in a notebook of their own, which has begun; its files
+    are in a folder."""
 
-    def __init__(self, folder: Path, categories: Sequence[str], second: bool = False):
-        self.folder, self.categories, self.second = folder, categories, second
-        wanted = SECOND if second else cases.TABLE
-        self.cases = [case for case in wanted if case.category in categories]
+    def __init__(self, folder: Path, places: Sequence[int], environment: dict | None = None):
+        self.folder, self.places = folder, places
+        self.environment = environment or notebook.as_a_person()
         folder.mkdir(parents=True)
-        environment = notebook.as_nbval() if second else notebook.as_a_person()
-        command = [sys.executable, __file__, "outcomes", "-k", f"^({'|'.join(categories)})/"]
-        command += ["--second"] * second
+        command = [sys.executable, __file__, "outcomes", "--places", *map(str, places)]
         with open(folder / "errors", "w") as errors:
             self.process = subprocess.Popen(
-                command, cwd=folder, env=environment, stdout=errors, stderr=errors
+                command, cwd=folder, env=self.environment, stdout=errors, stderr=errors
             )
 
     def outcomes(self) -> list[Outcome]:

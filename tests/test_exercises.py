@@ -19,7 +19,8 @@ from ranks import left_in_shared_memory
 from ringside import cfunctions
 from ringside.check import grade, trial
 from ringside.check.exercise import exercises
-from ringside.check.rules import EVERY, UNBUFFERED
+from ringside.check.rules import EVERY, UNBUFFERED, first_broken
+from ringside.check.trial import attempt
 from ringside.check.verdict import check, judge, message
 from ringside.errors import GradeError
 
@@ -90,33 +91,48 @@ def test_all_wrong_solutions_are_caught_by_their_rule(name):
     assert not faults, "\n\n".join(faults)
 
 
-def faults_of_right_ones(exercise, answers, seeds) -> list[str]:
-    def fault(item):
-        (what, cell), seed = item
-        found, text = judged(exercise, cell, seed)
-        return f"{what}, seed {seed}: {found}:\n{text}" if found else None
-
-    todo = [(item, seed) for item in answers.RIGHT.items() for seed in seeds]
-    with ThreadPoolExecutor(2) as pool:
-        return list(filter(None, pool.map(fault, todo)))
-
-
 @pytest.mark.parametrize("name", ANSWERS)
-def test_right_solutions_of_any_style_pass(name):
-    """On the number of ranks that is tried first; in `make soak` on all."""
-    few = EXERCISES[name].ranks[:1]
-    faults = faults_of_right_ones(replace(EXERCISES[name], ranks=few), ANSWERS[name], [5])
+def test_right_solutions_of_any_style_pass(name, tmp_path):
+    """A trial each, on the number of ranks that comes first; in `make soak` all trials."""
+    exercise = EXERCISES[name]
+
+    def fault(item):
+        place, (what, cell) = item
+        folder = tmp_path / str(place)
+        folder.mkdir()
+        library = cfunctions.compile_cell(cell, folder)[0] if exercise.c else None
+        broken = first_broken(attempt(exercise, cell, exercise.ranks[0], 5, True, library))
+        return f"{what}: {message(exercise, broken)}" if broken else None
+
+    with ThreadPoolExecutor(2) as pool:
+        faults = list(filter(None, pool.map(fault, enumerate(ANSWERS[name].RIGHT.items()))))
     assert not faults, "\n\n".join(faults)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ANSWERS)
-def test_right_solutions_pass_on_any_number_of_ranks(name):
-    faults = faults_of_right_ones(EXERCISES[name], ANSWERS[name], range(20))
+def test_right_solutions_pass_in_every_trial(name):
+    def fault(item):
+        (what, cell), seed = item
+        found, text = judged(EXERCISES[name], cell, seed)
+        return f"{what}, seed {seed}: {found}:\n{text}" if found else None
+
+    todo = [(item, seed) for item in ANSWERS[name].RIGHT.items() for seed in range(20)]
+    with ThreadPoolExecutor(2) as pool:
+        faults = list(filter(None, pool.map(fault, todo)))
     assert not faults, "\n\n".join(faults)
 
 
 # ---- the notebooks ----
+
+IN_EVERY_TEST = ("01-token", "03-complete", "05-efficiency")  # in Python, in C, and without MPI
+
+
+def some_in_soak(names: list[str]) -> list:
+    """Three in `make test`; the others in `make soak` and in CI."""
+    return [
+        pytest.param(name, marks=[pytest.mark.soak] * (name not in IN_EVERY_TEST)) for name in names
+    ]
 
 
 def nbval(notebook: Path, directory: Path) -> str:
@@ -134,41 +150,22 @@ def nbval(notebook: Path, directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-def one_a_lesson(paths: list[Path]) -> list:
-    """In `make test` the first exercise of each lesson, in `make soak` the others."""
-    first = {path.stem[:2]: path for path in reversed(paths)}.values()
-    return [
-        pytest.param(path, id=path.stem, marks=[pytest.mark.soak] * (path not in first))
-        for path in paths
-    ]
-
-
-@pytest.mark.parametrize("solution", one_a_lesson(SOLUTIONS))
-def test_a_solution_runs_as_committed(solution, tmp_path):
+@pytest.mark.parametrize("name", some_in_soak([path.stem for path in SOLUTIONS]))
+def test_a_solution_runs_as_committed(name, tmp_path):
     """On all its numbers of ranks."""
-    said = nbval(solution, tmp_path)
+    said = nbval(NOTEBOOKS / "solutions" / f"{name}.ipynb", tmp_path)
     assert re.search(r"\d+ passed", said), said[-6000:]
     assert not re.search(r"\d+ (failed|errors?)", said), said[-6000:]
 
 
-def checks_fail_alone(exercise: Path, directory: Path) -> None:
+@pytest.mark.parametrize("name", some_in_soak([path.stem for path in SOLUTIONS]))
+def test_an_exercise_fails_at_its_check_and_only_there(name, tmp_path):
+    exercise = NOTEBOOKS / "exercises" / f"{name}.ipynb"
     cells = [c for c in nbformat.read(exercise, 4).cells if c.cell_type == "code"]
     checked = [n for n, c in enumerate(cells) if c.metadata.get("nbgrader", {}).get("grade")]
-    said = nbval(exercise, directory)
+    said = nbval(exercise, tmp_path)
     failed = sorted({int(n) for n in re.findall(r"^FAILED .*::Cell (\d+)", said, re.MULTILINE)})
     assert failed == checked, said[-6000:]
-
-
-@pytest.mark.parametrize("name", ["01-token", "03-complete", "05-efficiency"])
-def test_an_exercise_fails_at_its_check_and_only_there(name, tmp_path):
-    """In Python, in C, and one without MPI."""
-    checks_fail_alone(NOTEBOOKS / "exercises" / f"{name}.ipynb", tmp_path)
-
-
-@pytest.mark.soak
-@pytest.mark.parametrize("name", [path.stem for path in SOLUTIONS])
-def test_each_exercise_fails_at_its_check_and_only_there(name, tmp_path):
-    checks_fail_alone(NOTEBOOKS / "exercises" / f"{name}.ipynb", tmp_path)
 
 
 @pytest.mark.parametrize("solution", SOLUTIONS, ids=lambda path: path.stem)
@@ -284,7 +281,8 @@ ODD = {
 
 
 @pytest.mark.parametrize("what", ODD)
-def test_whatever_a_student_writes_is_judged_and_leaves_nothing(what):
+def test_whatever_a_student_writes_is_judged_and_leaves_nothing(what, monkeypatch):
+    monkeypatch.setattr(trial, "LIMIT", 4.0)  # seconds for the endless loop
     line, rule = ODD[what]
     before = left_in_shared_memory()
     found, _ = judged(EXERCISES["01-token"], f"def once_round(comm, mine):\n    {line}\n", 1)

@@ -373,7 +373,7 @@ def test_restart_gives_the_ranks_of_another_job(notebook, slurm):
     assert wait_for(lambda: set(jobs(slurm)) == set(after), CELL), jobs(slurm)
 
 
-# Slurm itself takes 35 s to miss the first node.
+# Slurm takes 35 s to miss the first node.
 @pytest.mark.parametrize("lost", [pytest.param("n1", marks=pytest.mark.soak), "n4"])
 def test_a_node_that_is_lost_ends_the_cell_and_the_job(to_be_broken, lost):
     """On n1, the job's first, runs its script; when n4 is lost, the others hear of it."""
@@ -386,6 +386,8 @@ def test_a_node_that_is_lost_ends_the_cell_and_the_job(to_be_broken, lost):
     hint = f"job {job} lost a node that failed: n1" if lost == "n1" else "a node may have been lost"
     assert hint in told["text"]
     assert "asks for another job" in told["text"]
+    # What Slurm finds by itself some 20 s later.
+    slurm.said("scontrol", "update", f"NodeName={lost}", "State=DOWN", "Reason=lost")
     assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)  # nor is it queued again
     remaining = replace(slurm, nodes={n: pid for n, pid in slurm.nodes.items() if n != lost})
     assert wait_for(lambda: not left(remaining), CELL), left(remaining)
