@@ -213,6 +213,26 @@ def test_a_controller_that_answers_late_is_waited_for(cluster):
         timer.join()
 
 
+def test_a_controller_that_never_answers_is_replaced(tmp_path):
+    code = """
+        import os, ringside, signal
+        from ringside.cluster import cluster, files
+        cluster.CONNECT_LIMIT = 3.0
+        connect = cluster.Cluster._connect
+
+        def connect_to_none(self, *given):
+            cluster.Cluster._connect = connect
+            os.kill(files.process(self._run, "controller"), signal.SIGSTOP)
+            connect(self, *given)
+
+        cluster.Cluster._connect = connect_to_none
+        print(ringside.start(2).view.apply_sync(lambda: 1))
+    """
+    out, err = run_python(code, tmp_path).communicate(timeout=2 * LIMIT)
+    assert out.endswith("[1, 1]\n"), err
+    assert wait_for(lambda: not files_of_clusters(tmp_path), 8)
+
+
 def test_a_controller_that_dies_ends_the_wait(tmp_path):
     code = """
         import os, ringside, signal

@@ -21,6 +21,7 @@ from ringside.watch.scope import Stop
 START_LIMIT = 60.0
 JOB_START_LIMIT = 3600.0  # most of it in the queue
 ATTEMPTS = 3  # another program, or notebook, may take a port between its choice and its use
+CONNECT_LIMIT = 20.0  # seconds for a controller on this machine to answer before another is tried
 DRAIN_LIMIT = 5.0
 RESTART_LIMIT = 60.0
 EARLIER_LIMIT = 5.0  # seconds for Slurm to end what another notebook has left
@@ -230,6 +231,12 @@ class Cluster:
                     self._connect(information, deadline)
                 except (FileNotFoundError, mpi.Unfit) as failure:  # no mpiexec, or another's
                     raise ClusterError(str(failure)) from None
+                except TimeoutError:
+                    if attempt < ATTEMPTS and time.monotonic() < deadline:
+                        self._disconnect()
+                        continue
+                    said = f"the controller does not answer.{self._logs()}"
+                    raise ClusterError(said) from None
                 except ClusterError as failure:
                     if _TAKEN not in self._controller_log():
                         raise ClusterError(f"{failure}.{self._logs()}") from None
@@ -252,10 +259,9 @@ class Cluster:
         from ringside.cluster.client import Client
 
         limit = max(1.0, deadline - time.monotonic())
-        try:
-            self.client = Client(information, self, timeout=limit)
-        except TimeoutError:
-            raise ClusterError("the controller does not answer") from None
+        if self.place is None:
+            limit = min(limit, CONNECT_LIMIT)
+        self.client = Client(information, self, timeout=limit)
 
     def _wait_ready(self, begun: float, limit: float) -> None:
         """Wait until all ranks are there, showing how many; ClusterError when they do not come."""
