@@ -15,12 +15,12 @@ SOURCES = kernels.ROOT / "kernels"
 TESTS = kernels.ROOT / "tests"
 
 
-def mpirun(n: int, *command, timeout: float = 60, **variables: str):
+def mpirun(n: int, *command, timeout: float = 60, options=(), **variables: str):
     """Run a command on n ranks; after a time-out they are ended and TimeoutExpired is raised."""
     package = str(Path(kernels.__file__).parents[1])
     environment = mpi.environment() | {"PYTHONPATH": package} | variables
     process = subprocess.Popen(
-        [str(mpi.mpiexec()), "-n", str(n), *map(str, command)],
+        [str(mpi.mpiexec()), *options, "-n", str(n), *map(str, command)],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -67,10 +67,11 @@ def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:
 def faulty(faults: Path, fault: str, n: int, *command, calls: int = 0):
     """Run a command on n ranks with one of the faults of faults.c; `calls` is its CALLS.
 
-    MPICH's mpiexec ends the other ranks when one has ended with 1, and returns 1 or their 9.
+    MPICH's mpiexec would end the other ranks, and lose what they said, when one has ended with 1.
     """
     front = [f"LD_PRELOAD={faults}", f"FAULT={fault}", f"CALLS={calls}"]
-    return mpirun(n, "env", *front, *command)
+    options = ["-disable-auto-cleanup"] if mpi.kind() == "mpich" else []
+    return mpirun(n, "env", *front, *command, options=options)
 
 
 def compiled(directory: Path, source: Path, *options: str) -> Path:
