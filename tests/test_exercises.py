@@ -65,6 +65,12 @@ def telling(wrong: dict) -> dict:
     return {what: wrong[what] for what in [*dict.fromkeys([*first, *wrong])][: max(3, len(first))]}
 
 
+def faults(fault, todo) -> list[str]:
+    """What `fault` has found, two at a time."""
+    with ThreadPoolExecutor(2) as pool:
+        return list(filter(None, pool.map(fault, todo)))
+
+
 def faults_of_wrong_ones(name: str, wrong: dict) -> list[str]:
     def fault(item):
         what, (rule, fragment, cell) = item
@@ -74,21 +80,20 @@ def faults_of_wrong_ones(name: str, wrong: dict) -> list[str]:
             return None
         return f"{what}: wanted {rule!r} and {fragment!r}, got {found!r}:\n{text}"
 
-    with ThreadPoolExecutor(2) as pool:
-        return list(filter(None, pool.map(fault, wrong.items())))
+    return faults(fault, wrong.items())
 
 
 @pytest.mark.parametrize("name", ANSWERS)
 def test_wrong_solutions_are_caught_by_their_rule(name):
-    faults = faults_of_wrong_ones(name, telling(ANSWERS[name].WRONG))
-    assert not faults, "\n\n".join(faults)
+    found = faults_of_wrong_ones(name, telling(ANSWERS[name].WRONG))
+    assert not found, "\n\n".join(found)
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", ANSWERS)
 def test_all_wrong_solutions_are_caught_by_their_rule(name):
-    faults = faults_of_wrong_ones(name, ANSWERS[name].WRONG)
-    assert not faults, "\n\n".join(faults)
+    found = faults_of_wrong_ones(name, ANSWERS[name].WRONG)
+    assert not found, "\n\n".join(found)
 
 
 @pytest.mark.parametrize("name", ANSWERS)
@@ -104,9 +109,8 @@ def test_right_solutions_of_any_style_pass(name, tmp_path):
         broken = first_broken(attempt(exercise, cell, exercise.ranks[0], 5, True, library))
         return f"{what}: {message(exercise, broken)}" if broken else None
 
-    with ThreadPoolExecutor(2) as pool:
-        faults = list(filter(None, pool.map(fault, enumerate(ANSWERS[name].RIGHT.items()))))
-    assert not faults, "\n\n".join(faults)
+    found = faults(fault, enumerate(ANSWERS[name].RIGHT.items()))
+    assert not found, "\n\n".join(found)
 
 
 @pytest.mark.soak
@@ -118,21 +122,18 @@ def test_right_solutions_pass_in_every_trial(name):
         return f"{what}, seed {seed}: {found}:\n{text}" if found else None
 
     todo = [(item, seed) for item in ANSWERS[name].RIGHT.items() for seed in range(20)]
-    with ThreadPoolExecutor(2) as pool:
-        faults = list(filter(None, pool.map(fault, todo)))
-    assert not faults, "\n\n".join(faults)
+    found = faults(fault, todo)
+    assert not found, "\n\n".join(found)
 
 
 # ---- the notebooks ----
 
 IN_EVERY_TEST = ("01-token", "03-complete", "05-efficiency")  # in Python, in C, and without MPI
-
-
-def some_in_soak(names: list[str]) -> list:
-    """Three in `make test`; the others in `make soak` and in CI."""
-    return [
-        pytest.param(name, marks=[pytest.mark.soak] * (name not in IN_EVERY_TEST)) for name in names
-    ]
+# The others in `make soak`, and in CI.
+NAMES = [
+    pytest.param(path.stem, marks=[pytest.mark.soak] * (path.stem not in IN_EVERY_TEST))
+    for path in SOLUTIONS
+]
 
 
 def nbval(notebook: Path, directory: Path) -> str:
@@ -150,7 +151,7 @@ def nbval(notebook: Path, directory: Path) -> str:
     return done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("name", some_in_soak([path.stem for path in SOLUTIONS]))
+@pytest.mark.parametrize("name", NAMES)
 def test_a_solution_runs_as_committed(name, tmp_path):
     """On all its numbers of ranks."""
     said = nbval(NOTEBOOKS / "solutions" / f"{name}.ipynb", tmp_path)
@@ -158,7 +159,7 @@ def test_a_solution_runs_as_committed(name, tmp_path):
     assert not re.search(r"\d+ (failed|errors?)", said), said[-6000:]
 
 
-@pytest.mark.parametrize("name", some_in_soak([path.stem for path in SOLUTIONS]))
+@pytest.mark.parametrize("name", NAMES)
 def test_an_exercise_fails_at_its_check_and_only_there(name, tmp_path):
     exercise = NOTEBOOKS / "exercises" / f"{name}.ipynb"
     cells = [c for c in nbformat.read(exercise, 4).cells if c.cell_type == "code"]
