@@ -233,21 +233,24 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
 static void bide(double due, long polls) {
     enum { QUICK = 100 };
     static const double late = 1.2e-4, longest = 1e-3, shortest = 2e-5;
-    const double left = due > 0 ? due - scope_now() - late : 0;
+    const double left = due > 0 ? due - scope_now() - late : -1;
     if (left > 0)
         scope_nap(left < longest ? left : longest);
     else if (atomic_load_explicit(&scope.wanted, memory_order_relaxed) > 0 ||
-             (due == 0 && polls > QUICK))
+             (left < -2 * late && polls > QUICK))
         scope_nap(shortest);
     else
         sched_yield();
 }
 
-/* Polls fast at first, as MPI itself would; lets other ranks have the core now and then when there
- * are more ranks than cores, not at each poll, which makes a small reduction three times as slow;
- * and rests once a round has found that nothing is on its way. */
+/* Polls fast at first, as MPI itself would. Where there are more ranks than cores it lets others have
+ * the core now and then, not at each poll, which makes a small reduction three times as slow. It
+ * yields for some hundred microseconds only, then it sleeps: threads that yield all the time, in several
+ * sessions, can keep each other from a core for seconds (seen on Linux 6.18). Once a round has found
+ * that nothing is on its way it rests. */
 int scope_pause(struct call *call) {
-    enum { QUICK = 2000, POLLS_PER_YIELD = 8 };
+    enum { QUICK = 2000, POLLS_PER_YIELD = 8, YIELDS = 64 };
+    static const double shortest = 2e-5, longest = 1e-4;
     if (call->polls++ == 0)
         call->pause = scope_now();
     call->thread->waiting = call;
@@ -257,11 +260,13 @@ int scope_pause(struct call *call) {
     scope_unlock();
     if (network)
         bide(due, call->polls);
-    else if (rest || atomic_load_explicit(&scope.wanted, memory_order_relaxed) > 0) {
-        const struct timespec nap = {.tv_nsec = rest ? 100000 : 20000};
-        nanosleep(&nap, NULL);
-    } else if (call->polls % POLLS_PER_YIELD == 0 && (scope.crowded || call->polls > QUICK)) {
-        sched_yield();
+    else if (rest || atomic_load_explicit(&scope.wanted, memory_order_relaxed) > 0)
+        scope_nap(rest ? longest : shortest);
+    else if (call->polls % POLLS_PER_YIELD == 0 && (scope.crowded || call->polls > QUICK)) {
+        if (call->polls <= YIELDS * POLLS_PER_YIELD)
+            sched_yield();
+        else
+            scope_nap(shortest);
     }
     scope_lock();
     scope_advance_idups();

@@ -9,7 +9,7 @@ import time
 import pytest
 from slurm import nodes
 
-from ringside import ROOT, mpi
+from ringside import ROOT
 
 if lacking := nodes.missing():
     pytest.skip(
@@ -20,9 +20,12 @@ if lacking := nodes.missing():
 LIMIT = 280.0  # seconds for a lesson on a busy machine
 LEAVE = 40.0  # seconds in which the ranks of a notebook that has ended leave their nodes
 # How many ranks they start, and which need a network played.
-LESSONS = {"00-the-cluster": 4, "01-ring-the-deadlock": 4, "03-ring-overlap": 2}
-# Eight of Open MPI's ranks on two cores over TCP stand still for seconds: README, Limits.
-LESSONS |= {} if mpi.kind() == "openmpi" else {"06-halo-swapping": 8}
+LESSONS = {
+    "00-the-cluster": 4,
+    "01-ring-the-deadlock": 4,
+    "03-ring-overlap": 2,
+    "06-halo-swapping": 8,
+}
 # One in `make test`; the others take minutes.
 CHOSEN = [
     pytest.param(one, marks=[pytest.mark.soak] * (one != "01-ring-the-deadlock")) for one in LESSONS

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from slurm import nodes
 
-from ringside import ROOT, mpi
+from ringside import ROOT
 from ringside.cluster.slurm import LOOK_EVERY
 
 if lacking := nodes.missing():
@@ -23,8 +23,7 @@ if lacking := nodes.missing():
         allow_module_level=True,
     )
 
-# Open MPI's ranks never sleep while they wait: more of them than cores take minutes.
-RANKS = 8 if mpi.kind() == "mpich" else 4
+RANKS = 8
 LIMIT = 120.0  # seconds for anything that starts ranks on a busy machine
 CELL = 60.0  # seconds for anything else
 TOLD = 5.0  # seconds in which the end of a job is told

@@ -96,6 +96,7 @@ class Slurm:
             "IPYTHONDIR": str(self.home / "ipython"),
             "HYDRA_IFACE": _interface()[0],  # as nobody knows the nodes by their names
             "OMPI_MCA_mpi_yield_when_idle": "1",  # as they do not know that they share their cores
+            "LD_PRELOAD": str(_naps(self.home)),
         }
 
     def said(self, *words: str, node: str | None = None, limit: float = 30.0) -> str:
@@ -145,6 +146,11 @@ def running(home: Path) -> Iterator[Slurm]:
             time.sleep(0.02)
 
 
+def _naps(home: Path) -> Path:
+    """The library of naps.c."""
+    return home / "naps.so"
+
+
 def _program(name: str) -> str | None:
     return shutil.which(name, path=f"{os.environ.get('PATH', os.defpath)}:/usr/sbin:/sbin")
 
@@ -182,6 +188,8 @@ def _configure(home: Path) -> None:
         for i, port in enumerate(ports, 1)
     )
     home.chmod(0o755)
+    source = Path(__file__).with_name("naps.c")
+    subprocess.run(["cc", "-O2", "-shared", "-fPIC", "-o", _naps(home), source], check=True)
     (home / "state").mkdir()
     (home / "slurm.conf").write_text(
         _CONFIGURATION.format(
