@@ -396,6 +396,29 @@ def test_a_port_that_was_taken_once_is_not_held_against_the_next_try(tmp_path):
     assert (tmp_path / "tried").exists()
 
 
+def test_a_port_that_is_taken_late_costs_no_wait(tmp_path):
+    """The controller knows of its ports, and nobody else of the controller, until all are bound."""
+    code = """
+from ipyparallel.controller import app
+from ringside.cluster import controller
+def taken(*given, **named):
+    raise OSError(98, 'Address already in use')
+app.launch_scheduler = taken
+controller.main()
+"""
+    late = tmp_path / "late.py"
+    late.write_text(code)
+    python = script(
+        tmp_path / "python",
+        f'mkdir "{tmp_path}/tried" 2>/dev/null && exec "{sys.executable}" "{late}" "$@"\n'
+        f'exec "{sys.executable}" -m ringside.cluster.controller "$@"',
+    )
+    patch = f"launcher.ControllerLauncher.controller_cmd.default_value = [{str(python)!r}]\n"
+    patch += "from ringside.cluster import cluster; cluster.CONNECT_LIMIT = 1000.0"
+    assert start_that_fails(patch, tmp_path) == ""
+    assert (tmp_path / "tried").exists()
+
+
 def test_files_of_a_dead_cluster_are_removed(tmp_path):
     code = """
         import ringside

@@ -1,9 +1,9 @@
 """The controller process: ipyparallel's own, made small, which ends with its cluster's owner.
 
 Of ipyparallel's parts three are replaced, as it has no option for them: the heart monitor is a
-thread, since it sleeps most of the time and a process costs 40 MB; connection files appear whole
-and readable by their owner alone, since engines read them as soon as they are there; and the
-process looks at its owner's lock once a second.
+thread, since it sleeps most of the time and a process costs 40 MB; connection files appear whole,
+readable by their owner alone, and once all ports are bound, since engines and the client use them
+as soon as they are there; and the process looks at its owner's lock once a second.
 """
 
 import json
@@ -25,6 +25,8 @@ MISSED_BEATS = 36_000
 class Controller(stock.IPController):
     """ipyparallel's controller in one process."""
 
+    _announced = {}  # connection information by file
+
     def init_hub(self):
         """Make the hub, with a thread that monitors the hearts, and does not log every miss."""
         super().init_hub()
@@ -36,12 +38,17 @@ class Controller(stock.IPController):
         self.hub.engine_state_file = ""
 
     def save_connection_dict(self, fname, cdict):
+        """Keep connection information until `announce`: a port may yet prove to be taken."""
+        self._announced = self._announced | {fname: cdict}
+
+    def announce(self):
         """Write connection information, whole and readable by its owner alone."""
-        path = Path(self.profile_dir.security_dir, fname)
-        new = path.with_suffix(".new")
-        with open(new, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-            json.dump(cdict, file)
-        new.replace(path)
+        for fname, cdict in self._announced.items():
+            path = Path(self.profile_dir.security_dir, fname)
+            new = path.with_suffix(".new")
+            with open(new, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+                json.dump(cdict, file)
+            new.replace(path)
 
 
 def end_with_owner(run: Path) -> None:
@@ -65,6 +72,7 @@ def main() -> None:
     config.Application.log_level = "WARN"
     controller = Controller(config=config)
     controller.initialize()
+    controller.announce()
     run = Path(controller.profile_dir.location) / f"cluster-{controller.cluster_id}"
     files.note_process(run, "controller")
     threading.Thread(target=end_with_owner, args=[run], daemon=True).start()

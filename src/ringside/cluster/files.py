@@ -4,6 +4,7 @@ A cluster belongs to one process, its owner, which holds a lock in the directory
 lives; the operating system releases it when the process ends, by kill -9 too.
 """
 
+import itertools
 import os
 import re
 import shutil
@@ -185,25 +186,25 @@ def end_ranks(run: Path, grace: float = GRACE) -> None:
     processes.remove(shared)
 
 
+def forget_controller(run: Path) -> None:
+    """Remove how to reach the cluster's controller, which has ended."""
+    name = cluster_id(run)
+    for whose, end in itertools.product(("client", "engine"), ("json", "new")):
+        (run.parent / "security" / f"ipcontroller-{name}-{whose}.{end}").unlink(missing_ok=True)
+
+
 def clear(run: Path) -> None:
     """Remove the files of a cluster that no longer lives."""
     name = cluster_id(run)
+    forget_controller(run)
     for room, files in {
-        "security": [f"cluster-{name}.json", *_connections(name)],
+        "security": [f"cluster-{name}.json"],
         "log": [f"ipcontroller-{name}.log"],
         "pid": [f"ipcontroller-{name}.pid"],
     }.items():
         for file in files:
             (run.parent / room / file).unlink(missing_ok=True)
     shutil.rmtree(run, ignore_errors=True)
-
-
-def _connections(name: str) -> list[str]:
-    return [
-        f"ipcontroller-{name}-{whose}.{end}"
-        for whose in ("client", "engine")
-        for end in ("json", "new")
-    ]
 
 
 def log_tail(run: Path, name: str, lines: int = 15) -> str:

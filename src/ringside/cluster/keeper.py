@@ -125,6 +125,7 @@ class Keeper:
 
     async def _start(self, n: int, limit: float) -> dict:
         self.n = n
+        files.forget_controller(self.run)
         self._cluster = ipp.Cluster(
             config=Config(),
             log=_log,
