@@ -23,6 +23,7 @@ from ipyparallel.client.asyncresult import AsyncMapResult, AsyncResult
 from ipyparallel.client.magics import ParallelMagics
 from ipyparallel.client.view import DirectView
 from IPython import get_ipython
+from traitlets.log import get_logger
 
 from ringside.errors import (
     PREFIX,
@@ -386,6 +387,21 @@ class Magics(ParallelMagics):
         return None
 
 
+@contextmanager
+def _encrypted():
+    """No warning in the terminal of unsigned messages: these are encrypted and authenticated."""
+
+    def other(record):
+        return "Message signing is disabled" not in record.getMessage()
+
+    log = get_logger()
+    log.addFilter(other)
+    try:
+        yield
+    finally:
+        log.removeFilter(other)
+
+
 class Client(ipp.Client):
     """A client of one Ringside cluster; engine ids are ranks."""
 
@@ -395,7 +411,8 @@ class Client(ipp.Client):
         self.interrupted = False
         self.verdict = None
         self.lost = False  # engines have gone and nobody has been told
-        super().__init__(connection_info, **options)
+        with _encrypted():
+            super().__init__(connection_info, **options)
         self._registration_callbacks.append(self._note)
         self.watch = Watch(self)
 

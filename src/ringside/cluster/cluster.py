@@ -125,6 +125,10 @@ def _say(text: str, last: bool = False) -> None:
     _said = "" if last else text
 
 
+def _ranks(n: int) -> str:
+    return "1 rank" if n == 1 else f"{n} ranks"
+
+
 class Cluster:
     """A set of n MPI ranks, its client and its view. Made by `ringside.start`."""
 
@@ -187,7 +191,7 @@ class Cluster:
         self.view.activate()
         magic.register(self)
         if new:
-            _say(f"{n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
+            _say(f"{_ranks(n)} ready after {time.monotonic() - begun:.1f} s", last=True)
         else:
             self._freshen(deadline)
             _say(f"{n} ranks were running and are yours, their variables cleared", last=True)
@@ -222,7 +226,7 @@ class Cluster:
             guard.release()
 
     def _launch(self, n: int, deadline: float) -> None:
-        _say(f"starting {n} ranks ...")
+        _say(f"starting {_ranks(n)} ...")
         for attempt in range(1, ATTEMPTS + 1):
             self._keeper = Keeper(self._run, self.place)
             try:
@@ -278,7 +282,7 @@ class Cluster:
                 raise ClusterError(f"{late}.{self._logs()}")
             self._show_job()
             waiting = f"; {self._keeper.job}" if self._keeper.job is not None else ""
-            _say(f"starting {self.n} ranks: {ready} ready{waiting}")
+            _say(f"starting {_ranks(self.n)}: {ready} ready{waiting}")
             time.sleep(TICK)
 
     def _show_job(self) -> None:
@@ -499,7 +503,7 @@ class Cluster:
             self._keeper.restart(self.n, limit)
             self._wait_ready(begun, limit)
         self.client.lost = False
-        _say(f"{self.n} ranks ready after {time.monotonic() - begun:.1f} s", last=True)
+        _say(f"{_ranks(self.n)} ready after {time.monotonic() - begun:.1f} s", last=True)
 
     def stop(self) -> None:
         """End all processes of the cluster and remove its files; at most 5 s."""
