@@ -12,6 +12,7 @@ from ranks import compiled, mpirun
 
 from ringside import kernels, mpi
 
+pytestmark = pytest.mark.usefixtures("shared_memory_removed")  # MPI_Abort leaves some
 HERE = Path(__file__).parent
 LIMIT = 90.0  # seconds; 4 are enough on a quiet machine
 SCOPE = kernels.directory() / "libscope.so"
