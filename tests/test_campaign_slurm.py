@@ -27,7 +27,9 @@ if lacking := nodes.missing():
 LIMIT = 100.0  # seconds for anything on a busy machine
 KERNELS = {"ring": "parity", "halo": "sendrecv", "ringshift": "sendrecv", "matrix": "packed"}
 KERNELS |= {"heat": "waitall", "pingpong": "blocking"}
-SPREAD = {2: [1, 2], 3: [1, 3], 4: [1, 2, 4]}
+# Debian's MPICH (4.0.2) may hang over three nodes and more: two at most.
+MANY = mpi.name() != "system" or mpi.kind() != "mpich"
+SPREAD = {2: [1, 2], 3: [1, 3], 4: [1, 2, 4]} if MANY else {1: [1], 2: [1, 2]}
 
 
 @pytest.fixture(scope="module")
@@ -127,7 +129,7 @@ def test_forty_jobs_three_of_them_failing_and_a_killed_submitter(slurm, results)
     given = sweep(results, *entries, slurm={"setup": setup})
     path, plan = toml(results, given), sweeps.plan(given)
     expected = {(p.kernel, p.ranks, p.nodes) for p in plan.points}
-    assert len(expected) >= 40
+    assert len(expected) >= (40 if MANY else 16)
 
     def files(ending: str) -> list[Path]:
         return list(points.folder(results).glob(ending))
