@@ -4087,6 +4087,19 @@ if rank != 2:
     Cell("q.Free()\ncomm.Allreduce(np.full(1, 1.0 + rank), total)", check="total[0] == 10"),
 )
 after.case(
+    "a matched message that was taken out, whose handle the library has used again since",
+    "3.8.2: it fails by name, also where another message has come and gone under its handle",
+    Cell(
+        "comm.send(-1, dest=right, tag=1)\nold = comm.mprobe(source=left, tag=1)\n"
+        "comm.Recv(np.zeros(1), source=left, tag=2)",
+        "deadlock",
+        ALL,
+        cause="circle",
+    ),
+    Cell("got = comm.sendrecv(rank, right, 3, None, left, 3)", check="got == left"),
+    Cell("old.recv()", "error", words=("was left",)),
+)
+after.case(
     "three breaks in a row",
     "each leaves the ranks as they were",
     RING,
