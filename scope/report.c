@@ -381,9 +381,9 @@ static void say_report(struct text *text, const struct report *report, const str
         if (report->row[i].row == WAITER)
             mode = report->row[i].kind;
     say(text, "{\"rank\":%d,\"state\":\"%s\",\"call\":\"%s\",\"since\":%.6f,\"mode\":\"%s\","
-              "\"cell\":%d,\"needs\":",
+              "\"cell\":%d,\"failed\":%s,\"needs\":",
         report->rank, states[report->state], report->name ? scope_names[report->name] : "",
-        report->since, mode == ANY ? "any" : "all", report->cell);
+        report->since, mode == ANY ? "any" : "all", report->cell, report->failed ? "true" : "false");
     say_rows(text, report, all, NEEDS);
     say(text, ",\"posted\":");
     say_rows(text, report, all, POSTED);

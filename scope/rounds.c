@@ -245,14 +245,18 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
         scope_tell_left(reports, left, new_messages ? kept : 0, &partly);
 }
 
-/* Is there anything to clear after a cell that ended in an error? */
-static bool out_of_step(const struct report *reports, const struct unreceived *left, int lefts) {
-    bool did = false;
-    for (int r = 0; r < scope.size; r++) {
+static bool all_idle(const struct report *reports) {
+    for (int r = 0; r < scope.size; r++)
         if (reports[r].state != IDLE)
             return false;
+    return true;
+}
+
+/* With all ranks idle: is there anything to clear after a cell that ended in an error? */
+static bool out_of_step(const struct report *reports, const struct unreceived *left, int lefts) {
+    bool did = false;
+    for (int r = 0; r < scope.size; r++)
         did = did || reports[r].did;
-    }
     if (!did)
         return false;
     for (int r = 0; r < scope.size; r++) {
@@ -289,21 +293,24 @@ static bool hold_round(void) {
     scope.verdict_epoch = mine->epoch;
     scope.in_flight = mine->state == BLOCKED && !scope.verdict.is_stuck[scope.rank] &&
                       scope.verdict.kind == RUNNING;
+    const bool early = stop == STOP_CLEAR && !all_idle(reports); /* some end their cells just now */
     int kind = scope.verdict.kind;
     if (kind == STARVED || kind == RUNNING) {
         if (stop == STOP_USER)
             kind = STOPPED;
         else if (stop == STOP_STARVED && kind == STARVED)
             kind = scope.verdict.suspicion ? SUSPECTED : STARVED;
-        else if (stop == STOP_CLEAR && out_of_step(reports, left, lefts))
+        else if (stop == STOP_CLEAR && !early && out_of_step(reports, left, lefts))
             kind = CLEARED;
         else
             kind = RUNNING;
     }
-    int asked = stop; /* in vain: someone has come to help since, or nothing was to be cleared */
-    if (kind == RUNNING && stop != NO_STOP)
+    /* In vain: someone has come to help since, or nothing was to be cleared. What this rank was
+     * asked since it made its report is for the next round. */
+    int asked = stop;
+    if (kind == RUNNING && mine->stop == stop && !early)
         atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
-    if (stop == STOP_CLEAR)
+    if (stop == STOP_CLEAR && !early)
         scope.failed = false;
     if (kind == RUNNING) {
         scope_settle_counts(reports);

@@ -559,6 +559,8 @@ void scope_busy(bool busy) {
     scope_lock();
     scope.busy = busy;
     if (busy) {
+        int clearing = STOP_CLEAR; /* what the cell before left is this one's now */
+        atomic_compare_exchange_strong(&scope.stop, &clearing, NO_STOP);
         atomic_store(&scope.insist, scope.insist_next);
         scope.cell++;
         scope.did = scope.failed = scope.broken = scope.delivered = false;

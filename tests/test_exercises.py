@@ -16,13 +16,14 @@ import numpy as np
 import pytest
 from ranks import left_in_shared_memory
 
-from ringside import cfunctions
+from ringside import cfunctions, run
 from ringside.check import grade, trial
 from ringside.check.exercise import exercises
 from ringside.check.rules import EVERY, UNBUFFERED, first_broken
+from ringside.check.sealed import NOT_JUDGED
 from ringside.check.trial import attempt
 from ringside.check.verdict import check, judge, message
-from ringside.errors import GradeError
+from ringside.errors import GradeError, NotJudged
 
 HERE = Path(__file__).parent
 NOTEBOOKS = HERE.parent / "notebooks"
@@ -291,6 +292,40 @@ def test_whatever_a_student_writes_is_judged_and_leaves_nothing(what, monkeypatc
     assert left_in_shared_memory() <= before
     running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
     assert "sleep 77" not in running.stdout
+
+
+def test_what_takes_too_long_once_is_no_verdict(tmp_path, monkeypatch):
+    """A machine that others share can stand still for seconds."""
+    monkeypatch.setattr(trial, "LIMIT", 4.0)
+    mark = tmp_path / "mark"
+    once = f"""
+    import pathlib, time
+    if not pathlib.Path({str(mark)!r}).exists():
+        pathlib.Path({str(mark)!r}).touch()
+        time.sleep(60)
+"""
+    cell = next(iter(ANSWERS["01-token"].RIGHT.values()))
+    cell = cell.replace("(comm, mine):\n", f"(comm, mine):{once}")
+    assert judged(EXERCISES["01-token"], cell, 1) == ("", "")
+    assert mark.exists()
+
+
+def test_ranks_that_do_not_start_are_no_verdict(tmp_path, monkeypatch):
+    """Where the machine fails, nothing is said of the function, nor kept in a grading."""
+    failing = tmp_path / "mpiexec"
+    failing.write_text("#!/bin/sh\necho no room on this machine >&2\nexit 1\n")
+    failing.chmod(0o755)
+    monkeypatch.setattr(run, "_launcher", lambda _: [str(failing)])
+    with pytest.raises(NotJudged, match=r"did not start, twice.*no room on this machine"):
+        judged(EXERCISES["01-token"], f"{FUNCTION}    return mine", 1)
+    monkeypatch.setattr(grade, "_require_seal", lambda folder: None)
+    monkeypatch.setattr(
+        grade, "_sealed", lambda *_: {"rule": NOT_JUDGED, "ranks": 0, "message": "no room"}
+    )
+    (tmp_path / "one.ipynb").write_text(submission(f"%%px\n{FUNCTION}    return mine"))
+    [row] = grade.grade(tmp_path, tmp_path / "results.csv")
+    assert (row["result"], row["rule"], row["message"]) == ("not judged", "", "no room")
+    assert not list((tmp_path / "results.parts").iterdir())
 
 
 def test_a_cell_that_fails_before_it_defines_anything_leaves_nothing():

@@ -64,6 +64,15 @@ def test_a_circle_is_named():
     assert pairs(verdict) == {(0, 1), (1, 2), (2, 0)}
 
 
+def test_ranks_of_whom_any_would_do_wait_for_one_another():
+    """No order among them: 0 -> 1 -> 0 would say that each waits for that one alone."""
+    others = [[r for r in range(3) if r != rank] for rank in range(3)]
+    states = [state(r, "MPI_Recv", need("recv", *others[r], peer=-1)) for r in range(3)]
+    verdict = waitfor.verdict(report("deadlock", states, range(3)))
+    assert verdict.cause == "circle"
+    assert verdict.sentences[0] == "Deadlock: ranks 0, 1 and 2 wait for one another."
+
+
 def test_every_circle_is_named():
     states = [state(r, "MPI_Recv", need("recv", r ^ 1)) for r in range(4)]
     verdict = waitfor.verdict(report("deadlock", states, range(4)))
@@ -187,6 +196,14 @@ def test_a_mismatch_that_did_not_hang_is_named_too():
     verdict = waitfor.verdict(report("mismatch", [state(r) for r in range(3)], mismatch=mismatch))
     assert "on communicator 2" in verdict.sentences[0]
     assert verdict.sentences[3].startswith("All ranks of a communicator make the same collective")
+
+
+def test_a_rank_that_raised_is_told_from_one_that_has_finished():
+    barrier = need("collective", 1, 2, peer=-1, index=1)
+    states = [state(0, "MPI_Barrier", barrier), state(1) | {"failed": True}, state(2)]
+    assert waitfor.verdict(report("starved", states, [0])).sentences[0].endswith(
+        "for rank 1, whose cell has ended in an error, and for rank 2, where no cell runs."
+    )
 
 
 def test_a_duplicate_that_no_program_asked_for_is_explained():

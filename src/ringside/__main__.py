@@ -1,7 +1,7 @@
 """The command line: `python -m ringside run`, `campaign`, `report` and `grade`.
 
-Exit status: 0 done, 1 some points failed, 2 it cannot be carried out, 130 ended by Ctrl-C; `run`
-has more of them, see `ringside run --help`.
+Exit status: 0 done, 1 some points failed or were not judged, 2 it cannot be carried out, 130 ended
+by Ctrl-C; `run` has more of them, see `ringside run --help`.
 """
 
 import argparse
@@ -189,8 +189,11 @@ def _grade(options) -> int:
     results = Path(options.results)
     rows = grade(Path(options.folder), results)
     right = sum(row["result"] == "right" for row in rows)
+    unknown = sum(row["result"] == "not judged" for row in rows)
     print(f"{right} of {len(rows)} right: {results} and {results.with_suffix('.html')}")
-    return DONE
+    if unknown:
+        print(f"{unknown} not judged, for reasons in the table: the same command tries them again")
+    return SOME_FAILED if unknown else DONE
 
 
 if __name__ == "__main__":

@@ -24,7 +24,7 @@ from pathlib import Path
 import numpy as np
 
 from ringside import mpi
-from ringside.errors import PREFIX, WIDTH, plain
+from ringside.errors import PREFIX, WIDTH, in_lines, plain
 from ringside.watch import scope
 
 LIMIT = 60  # seconds the compiler gets
@@ -267,7 +267,7 @@ def _callable(loaded: ctypes.CDLL, prototype: Prototype, failed):
             raise _returned(prototype.name, answer)
         if errors:
             said = f"{PREFIX} a call of MPI failed, and {prototype.name} went on. {errors[0]}"
-            print(textwrap.fill(said, WIDTH), file=sys.stderr)
+            print(*in_lines(said), sep="\n", file=sys.stderr)
         return None if prototype.returns == "int" else answer
 
     call.__name__ = call.__qualname__ = prototype.name

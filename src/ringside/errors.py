@@ -5,11 +5,25 @@ import textwrap
 from collections.abc import Iterator
 
 WIDTH = 92  # characters in a line beneath a cell; JupyterLab breaks a longer one within a word
+_UNIT = re.compile(r"(?<=\d) (?=(?:B|[kMG]B(?:/s)?|min|s|ms|µs|%)\b)")
 PREFIX = "Ringside:"  # how every error begins that the scope raises in a rank
 _TRUNCATED = re.compile(
     r"Message from rank (\d+) and tag (\d+) truncated; "
     r"(\d+) bytes received but buffer size is (\d+)"
 )
+
+
+def in_lines(text: str, indent: str = "") -> list[str]:
+    """Text in lines that fit beneath a cell, numbers beside their units; all but the first line
+    begin with `indent`."""
+    whole = textwrap.wrap(
+        _UNIT.sub("\N{NO-BREAK SPACE}", text),
+        WIDTH,
+        subsequent_indent=indent,
+        break_on_hyphens=False,
+        break_long_words=False,
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in whole]
 
 
 class ClusterError(RuntimeError):
@@ -49,6 +63,13 @@ class CampaignError(ValueError):
 
     def _render_traceback_(self) -> list[str]:
         return [f"{type(self).__name__}: {self}"]
+
+
+class NotJudged(RuntimeError):
+    """A function could not be tried, for no fault of its own; the text says why and what to do."""
+
+    def _render_traceback_(self) -> list[str]:
+        return _wrapped([f"NotJudged: {self}"])
 
 
 class GradeError(ValueError):
@@ -114,13 +135,7 @@ def _wrapped(lines: list[str]) -> list[str]:
         if len(indent) >= 4 or len(line) <= WIDTH:
             wrapped.append(line)
         else:
-            wrapped += textwrap.wrap(
-                line,
-                WIDTH,
-                subsequent_indent=f"{indent}    ",
-                break_on_hyphens=False,
-                break_long_words=False,
-            )
+            wrapped += in_lines(line, f"{indent}    ")
     return wrapped
 
 

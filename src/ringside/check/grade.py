@@ -25,7 +25,7 @@ import nbformat
 
 from ringside import mpi
 from ringside.check.exercise import exercises
-from ringside.check.sealed import LIMIT
+from ringside.check.sealed import LIMIT, NOT_JUDGED
 from ringside.check.verdict import defines, without_magic
 from ringside.errors import GradeError
 
@@ -47,8 +47,8 @@ class Submission:
 
 
 def grade(folder: Path, results: Path) -> list[dict]:
-    """Judge all submissions below `folder`; write `results` (CSV) and a page beside it. What was
-    judged already, with the same text and the same checks, is kept. Returns the rows."""
+    """Judge all submissions below `folder`; write `results` (CSV) and a page beside it. Verdicts on
+    the same text by the same checks are kept from earlier gradings. Returns the rows."""
     folder = folder.resolve()
     if not folder.is_dir():
         raise GradeError(f"there is no folder {folder}")
@@ -67,8 +67,9 @@ def grade(folder: Path, results: Path) -> list[dict]:
             row = _read(part)
             if row is None:
                 row = _row(one, folder)
-                _put(part, json.dumps(row))
                 made += 1
+                if row["result"] != "not judged":
+                    _put(part, json.dumps(row))
             rows.append(row | {"file": one.file})
             left = (time.monotonic() - began) / max(made, 1) * (len(found) - number)
             print(f"{number} of {len(found)}: {one.file} {one.exercise} {row['result']}", end="")
@@ -126,6 +127,8 @@ def _row(one: Submission, folder: Path) -> dict:
     said = _sealed(task, folder)
     if said["rule"] is None:
         return row | {"result": "right"}
+    if said["rule"] == NOT_JUDGED:
+        return row | {"result": "not judged", "message": said["message"]}
     return row | {name: said[name] for name in ("rule", "ranks", "message")}
 
 
@@ -150,7 +153,7 @@ def _sealed(task: dict | None, folder: Path) -> dict:
             message = "the check ended without a verdict: " + " ".join(errors.split())[-300:]
         finally:
             process.kill()  # and by --kill-child all that is in there
-    return {"rule": "could be checked", "ranks": 0, "message": message}
+    return {"rule": NOT_JUDGED, "ranks": 0, "message": message}
 
 
 def _require_seal(folder: Path) -> None:

@@ -81,7 +81,6 @@ _ENDS = {
     "late": (ENDS, f"It was still at work after {LIMIT:.0f} s, and needs well under one."),
     "raised": ("runs without an error", "An error on one rank ends the program on all."),
     "died": ("does not crash", "A rank that dies takes the others with it."),
-    "nothing": ("runs", "No rank came to call the function."),
 }
 
 

@@ -23,6 +23,7 @@ PROCESSES = 200  # how many there may be at once
 MEMORY = 3 << 30  # bytes that all of them may hold
 LIMIT = 150.0  # seconds for all trials of a submission
 LOOK = 0.05
+NOT_JUDGED = "could be checked"  # no rule of an exercise: it says nothing of the function
 
 MS_RDONLY, MS_NOSUID, MS_NODEV, MS_NOEXEC = 1, 2, 4, 8
 MS_REMOUNT, MS_NOATIME, MS_NODIRATIME, MS_BIND = 32, 1024, 2048, 4096
@@ -119,11 +120,7 @@ def _judge(task: dict, to: int) -> None:
     try:
         said = verdict.verdict_on(task["exercise"], task["cell"], task["seed"])
     except BaseException as error:
-        said = {
-            "rule": "could be checked",
-            "ranks": 0,
-            "message": f"{type(error).__name__}: {error}",
-        }
+        said = {"rule": NOT_JUDGED, "ranks": 0, "message": f"{type(error).__name__}: {error}"}
     os.write(to, json.dumps(said).encode())
     os._exit(0)
 

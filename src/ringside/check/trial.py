@@ -18,6 +18,7 @@ import numpy as np
 from ringside import cfunctions, processes, run
 from ringside.check.exercise import Exercise
 from ringside.check.rank import BLANK
+from ringside.errors import NotJudged
 from ringside.watch import trace, waitfor
 
 LIMIT = 10.0  # seconds the function may take; exercises take well under one
@@ -31,9 +32,9 @@ MARK = "RINGSIDE_TRIAL"
 @dataclass
 class Trial:
     """What became of a function: `kind` is "ended", or how it failed ("deadlock", "mismatch",
-    "suspected", "raised", "died", "late", "nothing"), then in `words`. By rank: `outcomes` (what
-    it returned and what its arrays hold; None: it did not come to its end), `said`
-    (`ringside.check.rank`). `events`: a row a call, as `Cluster.events` has them."""
+    "suspected", "raised", "died", "late"; "nothing": the ranks did not start), then in `words`. By
+    rank: `outcomes` (what it returned and what its arrays hold; None: it did not come to its end),
+    `said` (`ringside.check.rank`). `events`: a row a call, as `Cluster.events` has them."""
 
     exercise: Exercise
     ranks: int
@@ -57,8 +58,26 @@ def attempt(
     library: Path | None,
     turned: bool = False,
 ) -> Trial:
-    """Run the function of the cell `text` once. `library`: what a cell of C was compiled to.
-    `turned`: the communicator has the ranks in the other order than MPI_COMM_WORLD."""
+    """Run the function of the cell `text`. `library`: what a cell of C was compiled to.
+    `turned`: the communicator has the ranks in the other order than MPI_COMM_WORLD.
+
+    What takes too long is run once more, as a machine that others share can stand still for
+    seconds. Raises NotJudged where the ranks do not begin.
+    """
+    for _ in range(2):
+        trial = _once(exercise, text, ranks, seed, insist, library, turned)
+        if trial.kind not in ("late", "nothing"):
+            return trial
+    if trial.kind == "nothing":
+        said = f" They said: {trial.words[0]}" if any(trial.words) else ""
+        raise NotJudged(
+            f"the ranks that would have run {exercise.function} did not start, twice, so nothing "
+            f"is known of it. Try again, when less runs beside it.{said}"
+        )
+    return trial
+
+
+def _once(exercise, text, ranks, seed, insist, library, turned) -> Trial:
     given = exercise.given(ranks, np.random.default_rng(seed))
     trial = Trial(exercise, ranks, given, exercise.right(given))
     with tempfile.TemporaryDirectory(prefix="ringside-trial-") as name:
@@ -202,6 +221,8 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
     if followed.report is not None:
         return _verdict(followed, trial)
     end = run.first_end(followed.directory)
+    if end is None and None in trial.said:  # they write it before anything of the cell runs
+        return "nothing", [trial.printed.strip()[-500:]]
     if followed.late or (end and os.WIFSIGNALED(end[1]) and os.WTERMSIG(end[1]) == signal.SIGALRM):
         lines = [
             _where(folder / f"slow-{rank}") or _crash(folder / f"fault-{rank}")
@@ -210,7 +231,7 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
         words = [f"rank {rank}: at {line}" for rank, line in enumerate(lines) if line]
         return "late", words
     if end is None:
-        return "nothing", [trial.printed.strip()[-500:]]
+        return "died", ["it ended its program, after MPI_Finalize"]
     rank, status, _ = end
     if os.WIFSIGNALED(status):
         number = os.WTERMSIG(status)

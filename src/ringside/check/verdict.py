@@ -7,7 +7,6 @@ import os
 import random
 import re
 import tempfile
-import textwrap
 from pathlib import Path
 
 from IPython import get_ipython
@@ -19,7 +18,7 @@ from ringside.check import rules
 from ringside.check.exercise import Exercise, exercises
 from ringside.check.rules import Broken
 from ringside.check.trial import attempt
-from ringside.errors import WIDTH
+from ringside.errors import in_lines
 
 TURNED = 3  # ranks of the trial in which the communicator is not as MPI_COMM_WORLD
 
@@ -140,8 +139,7 @@ def message(exercise: Exercise, broken: Broken) -> str:
 
 
 def _wrapped(line: str) -> list[str]:
-    indent = line[: len(line) - len(line.lstrip())]
-    return textwrap.wrap(line, WIDTH, subsequent_indent=indent + "  ", break_long_words=False)
+    return in_lines(line, line[: len(line) - len(line.lstrip())] + "  ")
 
 
 def _praise(exercise: Exercise) -> str:

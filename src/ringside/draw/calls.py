@@ -260,8 +260,8 @@ def _lines(
             if points:
                 look_head = {"marker": marker, "linestyle": "none", "markersize": 4 + 2 * thin}
                 ax.plot(*zip(*points, strict=True), color=INK, zorder=4, gid="heads", **look_head)
-        handles.append(Line2D([], [], **look))
-        labels.append("message")
+        handles.append(Line2D([], [], marker="v", markersize=4 + 2 * thin, **look))
+        labels.append("message and its arrival")
     if stubs:
         look = {"color": OKABE_ITO["vermillion"], "linewidth": 2.2}
         ax.add_collection(LineCollection(stubs, zorder=6, gid="stubs", **look), autolim=False)

@@ -36,9 +36,7 @@ def text(ax: Axes) -> str:
     """The sentence that states the finding of a picture drawn by this module, in lines that fit
     beneath a cell."""
     try:
-        return textwrap.fill(
-            ax.ringside_text, errors.WIDTH, break_long_words=False, break_on_hyphens=False
-        )
+        return "\n".join(errors.in_lines(ax.ringside_text))
     except AttributeError:
         raise ValueError(
             "these axes hold no picture of ringside.draw, so there is no sentence to read; "

@@ -8,7 +8,6 @@ import _thread
 import os
 import signal
 import sys
-import textwrap
 import threading
 import time
 import warnings
@@ -21,7 +20,7 @@ from traitlets import Type
 
 from ringside.engine import output
 from ringside.engine.tracebacks import LastingRank, cause, in_their_lines, without_library
-from ringside.errors import PREFIX, WIDTH, plain
+from ringside.errors import PREFIX, in_lines, plain
 from ringside.watch import scope, waitfor
 
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
@@ -159,9 +158,9 @@ class RingsideKernel(IPythonParallelKernel):
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
         end = scope.settle(SETTLE_LIMIT, reply["status"] == "error")
         if end["unreceived"]:
-            print(textwrap.fill(waitfor.unreceived(end["unreceived"]), WIDTH), file=sys.stderr)
+            print(*in_lines(waitfor.unreceived(end["unreceived"])), sep="\n", file=sys.stderr)
         if end["partly"]:
-            print(textwrap.fill(waitfor.partly(end["partly"]), WIDTH), file=sys.stderr)
+            print(*in_lines(waitfor.partly(end["partly"])), sep="\n", file=sys.stderr)
         if not end["broken"]:
             return reply
         if reply["status"] == "ok" and end["report"] and end["report"]["kind"] in waitfor.JUDGED:
@@ -258,6 +257,8 @@ class RingsideKernel(IPythonParallelKernel):
         deadline = time.monotonic() + TIDY_LIMIT
         while scope.state()["stop"] and time.monotonic() < deadline:
             time.sleep(0.005)
+        if scope.state()["stop"] == scope.Stop.CLEAR:
+            scope.stop(scope.Stop.NONE)  # too late
         report = scope.report()
         new = report and report["generation"] != (before and before["generation"])
         return report if new and report["kind"] == "cleared" else None

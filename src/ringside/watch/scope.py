@@ -38,6 +38,7 @@ _listener = None
 class Stop(IntEnum):
     """Why all ranks are asked to leave the calls in which they are stuck."""
 
+    NONE = 0
     USER = 1
     STARVED = 2  # nobody is left who could help
     CLEAR = 3  # all are idle, and the last cell ended in an error

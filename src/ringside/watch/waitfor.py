@@ -314,10 +314,12 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
     for _, need in hopeless:
         if found := _collective(need, states, stuck):
             return "collective", found
-    chains = [
-        _circle([edge for edge in arrows if {edge.source, edge.target} <= group])
-        for group in circles(arrows, stuck)
-    ]
+    groups = circles(arrows, stuck)
+    within = [[e for e in arrows if {e.source, e.target} <= group] for group in groups]
+    if any(edge.enough for edges in within for edge in edges):  # no rank waits for the next alone
+        text = " and ".join(f"{in_words(sorted(g))} wait{_s(g)} for one another" for g in groups)
+        return "circle", f"{text}."
+    chains = [_circle(edges) for edges in within]
     if chains:
         text = " and ".join(" -> ".join(str(r) for r in (*chain, chain[0])) for chain in chains)
         alone = [chain[0] for chain in chains if len(chain) == 1]
@@ -436,6 +438,8 @@ def _same_place(need: dict, other: dict) -> bool:
 
 
 def _which(state: dict) -> str:
+    if state["state"] == "idle" and state.get("failed"):
+        return "whose cell has ended in an error"
     return {
         "idle": "where no cell runs",
         "computing": "busy computing",
