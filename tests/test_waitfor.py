@@ -201,9 +201,9 @@ def test_a_mismatch_that_did_not_hang_is_named_too():
 def test_a_rank_that_raised_is_told_from_one_that_has_finished():
     barrier = need("collective", 1, 2, peer=-1, index=1)
     states = [state(0, "MPI_Barrier", barrier), state(1) | {"failed": True}, state(2)]
-    assert waitfor.verdict(report("starved", states, [0])).sentences[0].endswith(
-        "for rank 1, whose cell has ended in an error, and for rank 2, where no cell runs."
-    )
+    told = waitfor.verdict(report("starved", states, [0])).sentences[0]
+    wanted = "for rank 1, whose cell has ended in an error, and for rank 2, where no cell runs."
+    assert told.endswith(wanted)
 
 
 def test_a_duplicate_that_no_program_asked_for_is_explained():
