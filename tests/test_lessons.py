@@ -14,6 +14,7 @@ from slurm import nodes
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
 ON_NODES = ("09-on-a-cluster",)  # run on the login node of a Slurm
+MEASURED = ("04-ping-pong", "06-halo-swapping")  # for minutes: in `make soak`, and in CI
 ANSWER = "*Your answer:*"
 PREDICTED = re.compile(r"(\w+) = ringside\.predict\(")
 
@@ -66,6 +67,11 @@ def runs(request, tmp_path_factory):
         pool.shutdown(cancel_futures=True)
 
 
+@pytest.mark.parametrize(
+    "lesson",
+    [pytest.param(one, marks=[pytest.mark.soak] * (one.stem in MEASURED)) for one in LESSONS],
+    ids=lambda path: path.stem,
+)
 def test_runs_as_committed(lesson, runs):
     if lesson not in runs:
         lacking = ", ".join(nodes.missing())
