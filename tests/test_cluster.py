@@ -1236,6 +1236,20 @@ def test_what_a_failed_cell_left_over_is_taken_out_and_not_said_to_stay(notebook
     notebooks("%%px --targets 1\ncomm.recv()")
 
 
+def test_a_cell_that_a_rank_did_not_run_says_which_and_why(notebooks):
+    """Its cell before, sent with --noblock, could not end: nobody is left who would send."""
+    notebooks("%%px --targets 1 --noblock\ncomm.recv(source=0)")
+    for out in notebooks("%%px\nprint('rank', rank, 'ran')"):
+        text = " ".join(shown(out).split())
+        assert names_of_errors(out) == ["ClusterError"], text
+        assert "rank 1 did not run this" in text
+        assert "sent with --noblock has ended. Deadlock: nobody is left who could help" in text
+    for out in notebooks("%%px\nprint('rank', rank, 'ran')"):
+        assert names_of_errors(out) == []
+        assert all(f"rank {rank} ran" in shown(out) for rank in range(4))
+        assert "--noblock" not in shown(out)
+
+
 def test_an_error_in_finally_does_not_hide_the_verdict(notebooks):
     cell = """
     %%px

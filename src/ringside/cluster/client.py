@@ -216,10 +216,17 @@ class Result(AsyncResult):
             told = self._told
         else:
             # ipyparallel passes over cells that an engine dropped after an earlier error.
-            dropped = any(isinstance(one, error.TaskAborted) for one in self._raw_results)
+            dropped = [
+                rank
+                for rank, one in zip(self._targets or (), self._raw_results, strict=False)
+                if isinstance(one, error.TaskAborted)
+            ]
             if not dropped or return_exceptions or self._return_exceptions:
                 return value
-            told = ClusterError("a rank did not run this: a cell sent before it failed there")
+            told = ClusterError(
+                f"{waitfor.in_words(dropped)} did not run this, as a cell sent there earlier had "
+                "not ended, and ended in an error. Run this cell again"
+            )
         raise told
 
     @contextmanager
@@ -349,7 +356,7 @@ class Magics(ParallelMagics):
         self._unheard = []  # results of cells that nobody waits for
 
     def _tell_unheard(self):
-        """Say once, before the next cell, that ranks were taken out of one nobody waited for."""
+        """Say once that ranks were taken out of a cell that nobody waited for."""
         said = set()
         for result in [one for one in self._unheard if one.ready()]:
             self._unheard.remove(result)
@@ -378,7 +385,11 @@ class Magics(ParallelMagics):
             try:
                 super().parallel_execute(cell, block=True, **options)
             except error.AlreadyDisplayedError as shown:
+                self._tell_unheard()  # it may be why a rank did not run this one
                 raise shown.original_error from None  # it was not
+            except ClusterError:
+                self._tell_unheard()
+                raise
             except KeyboardInterrupt:
                 if not client.interrupted:
                     raise
