@@ -383,7 +383,8 @@ static void say_report(struct text *text, const struct report *report, const str
     say(text, "{\"rank\":%d,\"state\":\"%s\",\"call\":\"%s\",\"since\":%.6f,\"mode\":\"%s\","
               "\"cell\":%d,\"failed\":%s,\"needs\":",
         report->rank, states[report->state], report->name ? scope_names[report->name] : "",
-        report->since, mode == ANY ? "any" : "all", report->cell, report->failed ? "true" : "false");
+        report->since, mode == ANY ? "any" : "all", report->cell,
+        report->failed ? "true" : "false");
     say_rows(text, report, all, NEEDS);
     say(text, ",\"posted\":");
     say_rows(text, report, all, POSTED);

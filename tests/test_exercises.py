@@ -271,6 +271,7 @@ ODD = {
     "an endless loop": ("while True: pass", "ends"),
     "a crash": ("import ctypes; ctypes.string_at(0)", "does not crash"),
     "an exit": ("import os; os._exit(0)", "does not crash"),
+    "an exit behind MPI's": ("import os; MPI.Finalize(); os._exit(0)", "does not crash"),
     "sys.exit": ("import sys; sys.exit()", "runs without an error"),
     "gigabytes": ("bytearray(20 << 30)", "runs without an error"),
     "a fork that goes on": ("import os; os.fork(); return mine", "gives the right values"),
@@ -310,14 +311,26 @@ def test_what_takes_too_long_once_is_no_verdict(tmp_path, monkeypatch):
     assert mark.exists()
 
 
-def test_ranks_that_do_not_start_are_no_verdict(tmp_path, monkeypatch):
-    """Where the machine fails, nothing is said of the function, nor kept in a grading."""
+@pytest.mark.parametrize(
+    ("does", "said"),
+    [
+        ("echo no room on this machine >&2; exit 1", "They said: no room on this machine"),
+        # One rank, whose program stands still before it is the student's: -n N, then rank.py's.
+        ('shift 2; exec "$1" "$2" "$3" "$4" "$5" "$6" sleep 60', "less runs beside it"),
+    ],
+)
+def test_ranks_that_do_not_start_are_no_verdict(does, said, tmp_path, monkeypatch):
+    monkeypatch.setattr(trial, "LIMIT", 1.0)
+    monkeypatch.setattr(trial, "START", 1.0)
     failing = tmp_path / "mpiexec"
-    failing.write_text("#!/bin/sh\necho no room on this machine >&2\nexit 1\n")
+    failing.write_text(f"#!/bin/sh\n{does}\n")
     failing.chmod(0o755)
     monkeypatch.setattr(run, "_launcher", lambda _: [str(failing)])
-    with pytest.raises(NotJudged, match=r"did not start, twice.*no room on this machine"):
+    with pytest.raises(NotJudged, match=f"did not start, twice.*{said}"):
         judged(EXERCISES["01-token"], f"{FUNCTION}    return mine", 1)
+
+
+def test_what_was_not_judged_is_not_kept(tmp_path, monkeypatch):
     monkeypatch.setattr(grade, "_require_seal", lambda folder: None)
     monkeypatch.setattr(
         grade, "_sealed", lambda *_: {"rule": NOT_JUDGED, "ranks": 0, "message": "no room"}

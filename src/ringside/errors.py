@@ -5,7 +5,7 @@ import textwrap
 from collections.abc import Iterator
 
 WIDTH = 92  # characters in a line beneath a cell; JupyterLab breaks a longer one within a word
-_UNIT = re.compile(r"(?<=\d) (?=(?:B|[kMG]B(?:/s)?|min|s|ms|µs|%)\b)")
+_UNIT = re.compile(r"(?<=\d) (?=%|(?:B|[kMG]B|min|s|ms|µs)\b)")
 PREFIX = "Ringside:"  # how every error begins that the scope raises in a rank
 _TRUNCATED = re.compile(
     r"Message from rank (\d+) and tag (\d+) truncated; "

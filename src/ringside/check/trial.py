@@ -220,9 +220,9 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
         return "ended", []  # what is wrong after it, other rules say
     if followed.report is not None:
         return _verdict(followed, trial)
-    end = run.first_end(followed.directory)
-    if end is None and None in trial.said:  # they write it before anything of the cell runs
+    if None in trial.said:  # they write it before anything of the cell runs
         return "nothing", [trial.printed.strip()[-500:]]
+    end = run.first_end(followed.directory)
     if followed.late or (end and os.WIFSIGNALED(end[1]) and os.WTERMSIG(end[1]) == signal.SIGALRM):
         lines = [
             _where(folder / f"slow-{rank}") or _crash(folder / f"fault-{rank}")

@@ -384,12 +384,9 @@ class Magics(ParallelMagics):
         with client.watch.over(lambda: [self.last_result] if self.last_result else []):
             try:
                 super().parallel_execute(cell, block=True, **options)
-            except error.AlreadyDisplayedError as shown:
+            except (error.AlreadyDisplayedError, ClusterError) as failure:
                 self._tell_unheard()  # it may be why a rank did not run this one
-                raise shown.original_error from None  # it was not
-            except ClusterError:
-                self._tell_unheard()
-                raise
+                raise getattr(failure, "original_error", failure) from None  # it was not displayed
             except KeyboardInterrupt:
                 if not client.interrupted:
                     raise

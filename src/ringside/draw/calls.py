@@ -261,7 +261,7 @@ def _lines(
                 look_head = {"marker": marker, "linestyle": "none", "markersize": 4 + 2 * thin}
                 ax.plot(*zip(*points, strict=True), color=INK, zorder=4, gid="heads", **look_head)
         handles.append(Line2D([], [], marker="v", markersize=4 + 2 * thin, **look))
-        labels.append("message and its arrival")
+        labels.append("message")
     if stubs:
         look = {"color": OKABE_ITO["vermillion"], "linewidth": 2.2}
         ax.add_collection(LineCollection(stubs, zorder=6, gid="stubs", **look), autolim=False)
