@@ -25,6 +25,29 @@ void scope_nap(double seconds) {
     nanosleep(&t, NULL);
 }
 
+static struct timespec in(clockid_t clock, double seconds) {
+    struct timespec t;
+    clock_gettime(clock, &t);
+    t.tv_sec += (time_t)seconds;
+    t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
+    t.tv_sec += t.tv_nsec / 1000000000;
+    t.tv_nsec %= 1000000000;
+    return t;
+}
+
+/* Waits for the bell, or for a tick, with the lock. */
+static void wait_for_bell(double seconds) {
+    const struct timespec until = in(CLOCK_MONOTONIC, seconds);
+    pthread_cond_timedwait(&scope.bell, &scope.lock, &until);
+}
+
+/* Of a program that has begun to exit the libraries take down what the thread would use. One that
+ * calls MPI all the same, from a handler of its own, needs the thread. */
+static void keep_out(void) {
+    while (atomic_load(&scope.leaving) && !scope.ending && !scope_any_waits(scope_now()))
+        wait_for_bell(tick);
+}
+
 /* Polls the thread's own request. In a round the lock is let go between two polls, in a drain it
  * is not. False: it took longer than `limit` (0: there is none). */
 bool scope_complete(MPI_Request *request, bool keep_lock, double limit) {
@@ -39,8 +62,10 @@ bool scope_complete(MPI_Request *request, bool keep_lock, double limit) {
         if (!keep_lock)
             scope_unlock();
         scope_nap(atomic_load(&scope.on) || scope.ending ? 0.0003 : 0.02);
-        if (!keep_lock)
+        if (!keep_lock) {
             scope_lock();
+            keep_out();
+        }
     }
 }
 
@@ -350,22 +375,6 @@ static bool many_places(void) {
     return false;
 }
 
-static struct timespec in(double seconds) {
-    struct timespec t;
-    clock_gettime(CLOCK_MONOTONIC, &t);
-    t.tv_sec += (time_t)seconds;
-    t.tv_nsec += (long)((seconds - (double)(time_t)seconds) * 1e9);
-    t.tv_sec += t.tv_nsec / 1000000000;
-    t.tv_nsec %= 1000000000;
-    return t;
-}
-
-/* Waits for the bell, or for a tick, with the lock. */
-static void wait_for_bell(double seconds) {
-    const struct timespec until = in(seconds);
-    pthread_cond_timedwait(&scope.bell, &scope.lock, &until);
-}
-
 static void *watch(void *unused) {
     (void)unused;
     scope_lock(); /* until all ranks are known to have their thread */
@@ -380,6 +389,7 @@ static void *watch(void *unused) {
         wait_for_bell(!on ? 0.05 : scope.network ? glance : tick);
         if (!on)
             continue;
+        keep_out();
         const double now = scope_now();
         scope_network_advance(!scope.busy || scope_any_waits(now) || scope_away());
         scope_watch_helpers(now);
@@ -424,6 +434,16 @@ static void in_child(void) {
     scope.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
+/* When the program exits: returns once the thread is out of MPI. */
+static void leave(void) {
+    const struct timespec until = in(CLOCK_REALTIME, 1);
+    if (!atomic_load(&scope.ready))
+        return;
+    atomic_store(&scope.leaving, true);
+    if (pthread_mutex_timedlock(&scope.lock, &until) == 0)
+        scope_unlock();
+}
+
 /* In MPI_Init, on all ranks. Where a rank lacks memory or threads, all do without a scope. */
 void scope_start(void) {
     sigset_t all, before;
@@ -461,8 +481,10 @@ void scope_start(void) {
     scope_unlock();
     if (mine && !good)
         pthread_join(scope.thread, NULL);
-    if (good)
+    if (good) {
         pthread_atfork(NULL, NULL, in_child);
+        atexit(leave);
+    }
 }
 
 /* In MPI_Finalize, on all ranks. */
@@ -519,7 +541,7 @@ char *scope_settle(double limit, bool failed) {
     scope_lock();
     scope.failed = failed;
     const bool on = atomic_load(&scope.ready) && atomic_load(&scope.on);
-    const struct timespec until = in(limit);
+    const struct timespec until = in(CLOCK_MONOTONIC, limit);
     bool in_time = true;
     for (bool first = true; on && in_time && !scope.broken && unsettled(first); first = false) {
         const int before = scope.settlings;

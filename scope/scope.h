@@ -260,6 +260,7 @@ struct scope {
     atomic_bool on, ready, insist;
     bool insist_next; /* what the next cell begins with */
     atomic_int stop;
+    atomic_bool leaving; /* in exit(), and MPI_Finalize was not called */
     bool busy, raise, ending, over, crowded;
     bool broken, delivered; /* in this cell: a break, and a call that raised it */
     atomic_int refused;     /* calls in this cell after the break, all of which have failed */

@@ -435,6 +435,79 @@ def test_a_rank_that_leaves_without_finalize_is_named(run, program):
     assert "rank 2 ended without MPI_Finalize, with exit status 3" in lines(done.stderr)[-1]
 
 
+# What it calls at its end; and how often its MPI was called meanwhile, by whomever.
+EXITS = r"""
+#define _GNU_SOURCE
+#include <dlfcn.h>
+#include <mpi.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+static atomic_int calls;
+static int rank, value;
+static const char *what;
+
+int PMPI_Test(MPI_Request *request, int *done, MPI_Status *status) {
+    int (*library)(MPI_Request *, int *, MPI_Status *);
+    void *at = dlsym(RTLD_NEXT, "PMPI_Test");
+    memcpy(&library, &at, sizeof at);
+    atomic_fetch_add(&calls, 1);
+    return library(request, done, status);
+}
+
+static void at_exit(void) {
+    const struct timespec half = {.tv_nsec = 500000000};
+    const int before = atomic_load(&calls);
+    if (rank != 1)
+        return;
+    nanosleep(&half, NULL);
+    if (strcmp(what, "idle") == 0)
+        fprintf(stderr, "calls of MPI: %d\n", atomic_load(&calls) - before);
+    if (strcmp(what, "receive") == 0)
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (strcmp(what, "finalize") == 0)
+        MPI_Finalize();
+}
+
+int main(int argc, char **argv) {
+    what = argv[1];
+    atexit(at_exit);
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 1 && strcmp(what, "finalize") == 0)
+        MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    if (rank == 1)
+        exit(strcmp(what, "idle") == 0 ? 3 : 0);
+    MPI_Recv(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def exits(tmp_path_factory) -> Path:
+    return compile_c(EXITS, tmp_path_factory.mktemp("programs") / "exits", "-ldl")
+
+
+def test_the_scope_calls_no_mpi_while_a_program_exits(run, exits):
+    """While the libraries are taken down; the other rank waits, and asks for one round after the
+    other."""
+    done = run(2, exits, "idle")
+    assert done.returncode == 3
+    assert "calls of MPI: 0" in lines(done.stderr)
+
+
+def test_what_a_program_calls_while_it_exits_is_judged(run, exits):
+    assert run(2, exits, "finalize").returncode == 0
+    done = run(2, exits, "receive")
+    assert done.returncode == 120
+    assert lines(done.stderr)[0] == "Ringside: Deadlock: 0 -> 1 -> 0, each waits for the next."
+
+
 def test_an_abort_is_the_programs_own_affair(run, program):
     done = run(4, program, "abort")
     assert done.returncode == 5
