@@ -213,6 +213,7 @@ def test_a_controller_that_answers_late_is_waited_for(cluster):
         timer.join()
 
 
+@pytest.mark.long
 def test_a_controller_that_never_answers_is_replaced(tmp_path):
     code = """
         import os, ringside, signal
@@ -784,6 +785,18 @@ def test_a_truncated_message_is_named_with_its_size(view):
     assert "internal" not in str(caught.value)
 
 
+def test_who_hands_an_object_to_a_method_for_arrays_learns_of_the_other(view):
+    """And an error alike that does not come from mpi4py says nothing of it."""
+    advice = "those without (send, recv, bcast) any Python object."
+    for cell in ("comm.Send({'a': 1}, 0)", "comm.Recv([1, 2], 0)"):
+        with pytest.raises(CompositeError, match="TypeError") as caught:
+            view.execute(cell)
+        assert advice in "\n".join(caught.value.render_traceback())
+    with pytest.raises(CompositeError, match="bytes-like object is required") as caught:
+        view.execute("raise TypeError('a bytes-like object is required')")
+    assert advice not in "\n".join(caught.value.render_traceback())
+
+
 @pytest.mark.parametrize("cell", ["exit()", "quit()"])
 def test_a_cell_that_asks_to_exit_leaves_the_ranks(view, cell):
     before = view.apply_sync(os.getpid)
@@ -994,6 +1007,7 @@ def test_a_dead_rank_is_named_and_the_cluster_comes_back(cluster, view, code, ra
     assert not set(pids(cluster)) & set(before)
 
 
+@pytest.mark.long
 def test_no_death_goes_unexplained(cluster, view):
     """MPICH's mpiexec used to fall over at every eighth death, while the others were ended."""
     for _ in range(8):
@@ -1002,6 +1016,7 @@ def test_no_death_goes_unexplained(cluster, view):
         view.execute(SETUP)
 
 
+@pytest.mark.long
 def test_a_rank_without_a_core_for_long_lives(cluster, view):
     """A crowded machine keeps a rank from answering heartbeats; it must not be taken for dead."""
     before = pids(cluster)
@@ -1153,6 +1168,17 @@ def test_a_verdict_is_one_short_error_and_a_picture(notebooks, stream, code, nam
         assert [one["msg_type"] for one in beneath] == ["display_data"]
         assert "image/png" in beneath[0]["content"]["data"]
         assert not any("Ringside:" in str(one["content"]) for one in out)
+
+
+def test_beneath_the_verdict_on_an_exercise_is_its_picture(notebooks):
+    wrong = "def once_round(comm, mine):\n    return comm.recv(source=(comm.rank + 1) % comm.size)"
+    notebooks(f"from ringside.check import check\n\n{wrong}")
+    for out in notebooks("check('01-token')"):
+        [error] = [one for one in out if one["msg_type"] == "error"]
+        assert error["content"]["ename"] == "CheckFailed"
+        picture, sentence = out[out.index(error) + 1 :]
+        assert "image/png" in picture["content"]["data"]
+        assert "MPI_Mprobe" in sentence["content"]["text"]
 
 
 def test_a_cell_on_one_rank_shows_its_output(notebooks):

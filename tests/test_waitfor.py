@@ -206,7 +206,7 @@ def test_a_rank_that_raised_is_told_from_one_that_has_finished():
     assert told.endswith(wanted)
 
 
-def test_a_duplicate_that_no_program_asked_for_is_explained():
+def test_calls_that_mpi4py_makes_unasked_are_explained():
     dup = need("collective", 1, peer=-1, index=1)
     states = [state(0, "MPI_Comm_dup", dup), state(1)]
     verdict = waitfor.verdict(report("starved", states, [0]))
@@ -214,6 +214,9 @@ def test_a_duplicate_that_no_program_asked_for_is_explained():
         "Rank 0 waits in MPI_Comm_dup for rank 1, where no cell runs."
     )
     assert "lowercase reductions" in verdict.sentences[2]
+    states = [state(0, "MPI_Mprobe", need("probe", 1)), state(1)]
+    verdict = waitfor.verdict(report("starved", states, [0]))
+    assert "lowercase recv" in verdict.sentences[2]
 
 
 def test_ranks_that_are_waited_for_are_told_apart():

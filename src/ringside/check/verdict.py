@@ -7,6 +7,7 @@ import os
 import random
 import re
 import tempfile
+from contextlib import suppress
 from pathlib import Path
 
 from IPython import get_ipython
@@ -17,7 +18,7 @@ from ringside import cfunctions
 from ringside.check import rules
 from ringside.check.exercise import Exercise, exercises
 from ringside.check.rules import Broken
-from ringside.check.trial import attempt
+from ringside.check.trial import Trial, attempt
 from ringside.errors import in_lines
 
 TURNED = 3  # ranks of the trial in which the communicator is not as MPI_COMM_WORLD
@@ -26,10 +27,11 @@ TURNED = 3  # ranks of the trial in which the communicator is not as MPI_COMM_WO
 class CheckFailed(AssertionError):
     """An exercise is not solved yet: `rule`, and `ranks`, on how many it was tried."""
 
-    def __init__(self, text: str, rule: str, ranks: int | None = None):
+    def __init__(self, text: str, rule: str, trial: Trial | None = None):
         super().__init__(text)
         self.rule = rule
-        self.ranks = ranks
+        self.trial = trial
+        self.ranks = trial.ranks if trial else None
 
     def _render_traceback_(self) -> list[str]:
         return [f"CheckFailed: {self}"]
@@ -104,8 +106,7 @@ def check(name: str) -> None:
     if broken is None:
         print(_praise(exercise))
         return
-    _draw(broken)
-    raise CheckFailed(message(exercise, broken), broken.rule, broken.trial.ranks)
+    raise CheckFailed(message(exercise, broken), broken.rule, broken.trial)
 
 
 def _on(ranks: int) -> str:
@@ -207,9 +208,14 @@ _run_since: list[str] = []  # and since then, but for those of which nothing was
 
 
 def _ended(result) -> None:
-    """A cell whose magic is not there has not been run: %%px comes with the cluster."""
-    if isinstance(result.error_in_exec, UsageError) and result.info.raw_cell in _run_since:
+    """A cell whose magic is not there has not been run: %%px comes with the cluster. Beneath one
+    that ended with a verdict comes the picture."""
+    error = result.error_in_exec
+    if isinstance(error, UsageError) and result.info.raw_cell in _run_since:
         _run_since.remove(result.info.raw_cell)
+    if isinstance(error, CheckFailed) and error.trial is not None:
+        with suppress(KeyboardInterrupt):  # stop pressed: the error has said it all
+            _draw(error.trial)
 
 
 def _listen() -> None:
@@ -222,16 +228,15 @@ def _listen() -> None:
 _listen()
 
 
-def _draw(broken: Broken) -> None:
+def _draw(trial: Trial) -> None:
     """The timeline of the trial, where it has one."""
-    events = broken.trial.events
-    if len(events) == 0 or broken.trial.ranks == 1:
+    if len(trial.events) == 0 or trial.ranks == 1:
         return
     from matplotlib import pyplot
 
     from ringside import draw
 
-    axes = draw.timeline(events, ranks=range(broken.trial.ranks))
+    axes = draw.timeline(trial.events, ranks=range(trial.ranks))
     display(axes.get_figure())
     pyplot.close(axes.get_figure())
     print(draw.text(axes))

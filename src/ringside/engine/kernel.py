@@ -19,7 +19,13 @@ from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
 from ringside.engine import output
-from ringside.engine.tracebacks import LastingRank, cause, in_their_lines, without_library
+from ringside.engine.tracebacks import (
+    LastingRank,
+    cause,
+    in_their_lines,
+    with_advice,
+    without_library,
+)
 from ringside.errors import PREFIX, in_lines, plain
 from ringside.watch import scope, waitfor
 
@@ -61,7 +67,7 @@ class RingsideShell(ZMQInteractiveShell):
         elif str(value).startswith(PREFIX):
             self._showtraceback(etype, value, [str(value)])
             return
-        self.shown = value
+        self.shown = with_advice(value)
         value.__traceback__ = without_library(value.__traceback__)
         if value.__traceback__ is None:
             self._showtraceback(etype, value, [f"{etype.__name__}: {value}"])

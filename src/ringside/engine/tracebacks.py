@@ -1,5 +1,6 @@
 """How an error that ends a cell reads."""
 
+import traceback as tracebacks
 import types
 from pathlib import Path
 
@@ -8,6 +9,7 @@ import ipyparallel
 from ringside import cfunctions
 from ringside.errors import PREFIX
 
+_NO_ARRAY = ("message: expecting buffer", "a bytes-like object is required")
 LIBRARIES = ("src/mpi4py/", str(Path(ipyparallel.__file__).parent), cfunctions.__file__)
 
 
@@ -28,6 +30,18 @@ def without_library(traceback):
     if source == "<string>" or source.startswith(LIBRARIES):
         return rest
     return types.TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
+
+
+def with_advice(error: BaseException) -> BaseException:
+    """The error; of mpi4py's for want of an array, with what takes any object."""
+    if isinstance(error, TypeError) and str(error).startswith(_NO_ARRAY):
+        frames = [frame for frame, _ in tracebacks.walk_tb(error.__traceback__)]
+        if frames and frames[-1].f_code.co_filename.startswith("src/mpi4py/"):
+            error.add_note(
+                "Methods with a capital letter (Send, Recv, Bcast) carry arrays, those without "
+                "(send, recv, bcast) any Python object."
+            )
+    return error
 
 
 def in_their_lines(get_records):

@@ -71,7 +71,8 @@ def verdict(report: dict) -> Verdict:
         case "suspected":
             advice = [_no_proof(report["quiet"])]
         case _:
-            advice = [_DUPLICATE] if any(states[r]["call"] == "MPI_Comm_dup" for r in stuck) else []
+            calls = {states[rank]["call"] for rank in stuck}
+            advice = [words for call, words in _BY_MPI4PY.items() if call in calls]
     return Verdict(
         kind=report["kind"],
         cause=cause,
@@ -346,10 +347,16 @@ _ALIKE = (
     "root and operation, and hand in as much as is taken out. Calls that do not fit hang, fail, or "
     "end with data that mean nothing."
 )
-_DUPLICATE = (
-    "Where a program calls no MPI_Comm_dup, mpi4py does: so its lowercase reductions begin, once "
-    "for each communicator."
-)
+_BY_MPI4PY = {
+    "MPI_Comm_dup": (
+        "Where a program calls no MPI_Comm_dup, mpi4py does: so its lowercase reductions begin, "
+        "once for each communicator."
+    ),
+    "MPI_Mprobe": (
+        "Where a program calls no MPI_Mprobe, mpi4py does: so its lowercase recv learns how large "
+        "the message is."
+    ),
+}
 
 
 def _place(mismatch: dict) -> str:
