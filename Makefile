@@ -45,7 +45,7 @@ help:
 	@echo "make slurm    JupyterLab at lesson 09, on a Slurm of four nodes on this machine"
 	@echo "make slides   a deck of each lesson, slides/build/index.html  (PDF=1: as PDF too)"
 	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
-	@echo "make soak     the long random runs"
+	@echo "make soak     the long runs"
 	@echo "make bench    the bars, as ratios from one run"
 	@echo "make lessons  run all lessons and solutions again and keep their outputs"
 	@echo "make exercises  derive the exercises from the solutions"
@@ -115,7 +115,7 @@ test: lint kernels
 
 # One soak test may take longer than the five minutes a test in `make test` has.
 soak: kernels
-	$(INSIDE) "$(PY)" -m pytest -m soak -o faulthandler_timeout=7200 $(TESTARGS)
+	$(INSIDE) "$(PY)" -m pytest -m "soak or long" -o faulthandler_timeout=7200 $(TESTARGS)
 
 bench: kernels
 	@$(INSIDE) "$(PY)" bench/cluster.py

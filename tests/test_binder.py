@@ -93,6 +93,7 @@ def test_start_becomes_the_server():
     assert (done.returncode, done.stdout) == (7, "1 a b\n")
 
 
+@pytest.mark.long
 def test_post_build_builds_the_kernels_or_fails(tmp_path):
     """From a clean copy, with the mpicc on the PATH as in conda's environment; and where that
     compiler fails, so does the image: no Binder comes up without kernels."""

@@ -112,6 +112,7 @@ def command(slurm, *words):
         outer.communicate(timeout=LIMIT)
 
 
+@pytest.mark.long
 def test_forty_jobs_three_of_them_failing_and_a_killed_submitter(slurm, results):
     entries = [
         {"kernel": kernel, "variants": [variant], "ranks": [ranks], "nodes": spread, "bytes": [80]}

@@ -60,8 +60,8 @@ def _check(expression, number):
 '''
 CATEGORIES = tuple(dict.fromkeys(case.category for case in cases.TABLE))
 PLACES = range(len(cases.TABLE))
-# As nbval runs them: all but the slow ones in `make soak`, and in `make test` each fourth of those
-# where its way differs most from a person's.
+# As nbval runs them: all but the slow ones in `make soak`, and a few of those where its way differs
+# most from a person's together with a person's.
 AS_NBVAL = [place for place in PLACES if not cases.TABLE[place].once]
 APART = ("errors in the middle", "after the break")
 SOME_AS_NBVAL = [place for place in AS_NBVAL if cases.TABLE[place].category in APART][::4]
@@ -240,12 +240,13 @@ def main() -> None:
 # ------------------------------------------------------------------------------- the tests' side
 
 
-@pytest.mark.parametrize("first", range(0, len(CATEGORIES), 4))
-def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first):
+@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.long)])
+@pytest.mark.parametrize("first", range(0, len(CATEGORIES), 5))
+def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first, half):
     """In two interactive notebooks at once, and some in a third one as nbval runs them."""
-    some = CATEGORIES[first : first + 4]
-    places = [place for place in PLACES if cases.TABLE[place].category in some]
-    runs = [Run(tmp_path / f"person-{half}", places[half::2]) for half in range(2)]
+    some = CATEGORIES[first : first + 5]
+    places = [place for place in PLACES[half::2] if cases.TABLE[place].category in some]
+    runs = [Run(tmp_path / f"person-{n}", places[n::2]) for n in range(2)]
     if also := [place for place in SOME_AS_NBVAL if place in places]:
         runs.append(Run(tmp_path / "nbval", also, notebook.as_nbval()))
     see(runs, request)

@@ -253,6 +253,7 @@ def test_stale_halos_are_caught(method, calls, faults):
     assert wrong == [3 * 12] * 2
 
 
+@pytest.mark.long
 def test_sanitizers_find_nothing(build_copy):
     flags = "-fsanitize=address,undefined -fno-sanitize-recover=all"
     program = build_copy("bin/halo", EXTRA_CFLAGS=flags)

@@ -196,6 +196,7 @@ for broken in (1, 2):
     assert python(4, tmp_path, program) == ["True True\nTrue 1\n2 False\n" * 4] * 4
 
 
+@pytest.mark.long
 def test_sanitizers_find_nothing(build_copy):
     flags = "-fsanitize=address,undefined -fno-sanitize-recover=all"
     program = build_copy("bin/heat", EXTRA_CFLAGS=flags)

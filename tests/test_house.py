@@ -12,6 +12,7 @@ from itertools import product
 from pathlib import Path
 
 import nbformat
+import pytest
 
 import ringside
 
@@ -117,6 +118,7 @@ def written(path: Path) -> str:
     return cell.source + "".join(output.text for output in cell.outputs)
 
 
+@pytest.mark.long
 def test_a_readers_copy_is_kept_and_renewed(tmp_path):
     """One that nobody has changed follows its lesson; what somebody has written is never lost.
     It begins without outputs: JupyterLab shows the first line of those that are folded away."""

@@ -607,6 +607,7 @@ def test_a_foreign_mpi_in_the_library_path_is_not_taken(tmp_path):
     assert done.returncode == 0, done.stderr
 
 
+@pytest.mark.long
 def test_sanitizers_find_nothing(build_copy):
     flags = "-fsanitize=address,undefined -fno-sanitize-recover=all"
     program = build_copy("bin/ring", EXTRA_CFLAGS=flags)

@@ -14,7 +14,13 @@ from slurm import nodes
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
 ON_NODES = ("09-on-a-cluster",)  # run on the login node of a Slurm
-MEASURED = ("04-ping-pong", "06-halo-swapping")  # for minutes: in `make soak`, and in CI
+# For minutes.
+MEASURED = (
+    "02-ring-the-parity-fix",
+    "04-ping-pong",
+    "05-ring-shift-and-scaling",
+    "06-halo-swapping",
+)
 ANSWER = "*Your answer:*"
 PREDICTED = re.compile(r"(\w+) = ringside\.predict\(")
 
@@ -69,7 +75,7 @@ def runs(request, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "lesson",
-    [pytest.param(one, marks=[pytest.mark.soak] * (one.stem in MEASURED)) for one in LESSONS],
+    [pytest.param(one, marks=[pytest.mark.long] * (one.stem in MEASURED)) for one in LESSONS],
     ids=lambda path: path.stem,
 )
 def test_runs_as_committed(lesson, runs):

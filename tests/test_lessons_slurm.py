@@ -28,7 +28,7 @@ LESSONS = {
 }
 # One in `make test`; the others take minutes.
 CHOSEN = [
-    pytest.param(one, marks=[pytest.mark.soak] * (one != "01-ring-the-deadlock")) for one in LESSONS
+    pytest.param(one, marks=[pytest.mark.long] * (one != "01-ring-the-deadlock")) for one in LESSONS
 ]
 WITH_LENS = ("03-ring-overlap", "06-halo-swapping")
 SETTINGS = '[cluster]\nlauncher = "slurm"\nnodes = 4\n'

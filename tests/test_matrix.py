@@ -158,6 +158,7 @@ for variant in ("resized", "subarrays"):
     assert told[1] == told[2] == "True 2\n2 False\nTrue 0\n2 False\n"
 
 
+@pytest.mark.long
 def test_sanitizers_find_nothing(build_copy):
     flags = "-fsanitize=address,undefined -fno-sanitize-recover=all"
     program = build_copy("bin/matrix", EXTRA_CFLAGS=flags)

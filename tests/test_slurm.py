@@ -373,6 +373,7 @@ def test_restart_gives_the_ranks_of_another_job(notebook, slurm):
 
 
 # Slurm takes 35 s to miss the first node.
+@pytest.mark.long
 @pytest.mark.parametrize("lost", [pytest.param("n1", marks=pytest.mark.soak), "n4"])
 def test_a_node_that_is_lost_ends_the_cell_and_the_job(to_be_broken, lost):
     """On n1, the job's first, runs its script; when n4 is lost, the others hear of it."""

@@ -103,6 +103,7 @@ def test_stop_ends_a_stuck_cell_and_the_next_runs_on_the_same_ranks(page, write)
     assert pids(page, 3) == before
 
 
+@pytest.mark.long
 def test_a_restarted_kernel_gets_ranks_of_its_own(page, write):
     page.open(write("restarted.ipynb", START, PIDS))
     page.run(0)
@@ -117,6 +118,7 @@ def test_a_restarted_kernel_gets_ranks_of_its_own(page, write):
     assert len(set(pids(page, 1)) - set(before)) == 2
 
 
+@pytest.mark.long
 def test_two_notebooks_have_ranks_of_their_own(page, write):
     names = [write(f"{name}.ipynb", START, PIDS) for name in ("first", "second")]
     page.open(*names)
