@@ -560,6 +560,7 @@ def sealable(tmp_path):
     return False
 
 
+@pytest.mark.long
 def test_a_class_is_graded_whatever_it_hands_in(tmp_path, capsys, sealable):
     if not sealable:
         return

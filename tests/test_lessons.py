@@ -14,12 +14,13 @@ from slurm import nodes
 NOTEBOOKS = Path(__file__).parents[1] / "notebooks"
 LESSONS = sorted(NOTEBOOKS.glob("[0-9][0-9]-*.ipynb"))
 ON_NODES = ("09-on-a-cluster",)  # run on the login node of a Slurm
-# For minutes.
-MEASURED = (
+# For minutes; and 09 on a Slurm of its own.
+LONG = (
     "02-ring-the-parity-fix",
     "04-ping-pong",
     "05-ring-shift-and-scaling",
     "06-halo-swapping",
+    "09-on-a-cluster",
 )
 ANSWER = "*Your answer:*"
 PREDICTED = re.compile(r"(\w+) = ringside\.predict\(")
@@ -75,7 +76,7 @@ def runs(request, tmp_path_factory):
 
 @pytest.mark.parametrize(
     "lesson",
-    [pytest.param(one, marks=[pytest.mark.long] * (one.stem in MEASURED)) for one in LESSONS],
+    [pytest.param(one, marks=[pytest.mark.long] * (one.stem in LONG)) for one in LESSONS],
     ids=lambda path: path.stem,
 )
 def test_runs_as_committed(lesson, runs):
