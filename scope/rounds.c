@@ -44,7 +44,8 @@ static void wait_for_bell(double seconds) {
 /* Of a program that has begun to exit the libraries take down what the thread would use. One that
  * calls MPI all the same, from a handler of its own, needs the thread. */
 static void keep_out(void) {
-    while (atomic_load(&scope.leaving) && !scope.ending && !scope_any_waits(scope_now()))
+    while (atomic_load(&scope.leaving) && !scope.ending && !scope_any_waits(scope_now()) &&
+           !scope_any_polls())
         wait_for_bell(tick);
 }
 
@@ -299,6 +300,7 @@ static bool out_of_step(const struct report *reports, const struct unreceived *l
 /* False: all ranks are in MPI_Finalize, and this was the last round. */
 static bool hold_round(void) {
     scope_lock();
+    keep_out();
     scope.round++;
     struct report *reports = scope_exchange(false, 0);
     if (!reports) {
@@ -434,14 +436,20 @@ static void in_child(void) {
     scope.lock = (pthread_mutex_t)PTHREAD_MUTEX_INITIALIZER;
 }
 
-/* When the program exits: returns once the thread is out of MPI. */
+/* When the program exits: returns once the thread is out of MPI. What waits or tests by then may
+ * never go on, as when a signal's handler exits; who does go on says so at the next poll. */
 static void leave(void) {
     const struct timespec until = in(CLOCK_REALTIME, 1);
     if (!atomic_load(&scope.ready))
         return;
     atomic_store(&scope.leaving, true);
-    if (pthread_mutex_timedlock(&scope.lock, &until) == 0)
-        scope_unlock();
+    if (pthread_mutex_timedlock(&scope.lock, &until) != 0)
+        return;
+    for (struct thread *t = scope.threads; t; t = t->next) {
+        t->waiting = NULL;
+        t->tests = 0;
+    }
+    scope_unlock();
 }
 
 /* In MPI_Init, on all ranks. Where a rank lacks memory or threads, all do without a scope. */

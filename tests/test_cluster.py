@@ -788,13 +788,14 @@ def test_a_truncated_message_is_named_with_its_size(view):
 def test_who_hands_an_object_to_a_method_for_arrays_learns_of_the_other(view):
     """And an error alike that does not come from mpi4py says nothing of it."""
     advice = "those without (send, recv, bcast) any Python object."
-    for cell in ("comm.Send({'a': 1}, 0)", "comm.Recv([1, 2], 0)"):
+    for cell in ("comm.Send({'a': 1}, 0)", "comm.Recv([1, 2], 0)", "comm.Bcast({})"):
         with pytest.raises(CompositeError, match="TypeError") as caught:
             view.execute(cell)
         assert advice in "\n".join(caught.value.render_traceback())
-    with pytest.raises(CompositeError, match="bytes-like object is required") as caught:
-        view.execute("raise TypeError('a bytes-like object is required')")
-    assert advice not in "\n".join(caught.value.render_traceback())
+    for cell in ("raise TypeError('a bytes-like object is required')", "comm.recv([1, 2], 0)"):
+        with pytest.raises(CompositeError, match="bytes-like object is required") as caught:
+            view.execute(cell)
+        assert advice not in "\n".join(caught.value.render_traceback())
 
 
 @pytest.mark.parametrize("cell", ["exit()", "quit()"])

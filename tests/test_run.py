@@ -440,10 +440,12 @@ EXITS = r"""
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <mpi.h>
+#include <signal.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/time.h>
 #include <time.h>
 
 static atomic_int calls;
@@ -458,14 +460,30 @@ int PMPI_Test(MPI_Request *request, int *done, MPI_Status *status) {
     return library(request, done, status);
 }
 
+int PMPI_Iprobe(int source, int tag, MPI_Comm comm, int *found, MPI_Status *status) {
+    int (*library)(int, int, MPI_Comm, int *, MPI_Status *);
+    void *at = dlsym(RTLD_NEXT, "PMPI_Iprobe");
+    memcpy(&library, &at, sizeof at);
+    atomic_fetch_add(&calls, 1);
+    return library(source, tag, comm, found, status);
+}
+
+static const struct timespec half = {.tv_nsec = 500000000};
+
+static void on_alarm(int number) {
+    (void)number;
+    exit(3);
+}
+
 static void at_exit(void) {
-    const struct timespec half = {.tv_nsec = 500000000};
     const int before = atomic_load(&calls);
     if (rank != 1)
         return;
     nanosleep(&half, NULL);
-    if (strcmp(what, "idle") == 0)
-        fprintf(stderr, "calls of MPI: %d\n", atomic_load(&calls) - before);
+    if (strcmp(what, "idle") == 0 || strcmp(what, "alarm") == 0)
+        fprintf(stderr, "%s, then %d\n", before > 10 ? "many" : "few", calls - before);
+    for (int done = 0; strcmp(what, "probe") == 0 && !done;)
+        MPI_Iprobe(0, 0, MPI_COMM_WORLD, &done, MPI_STATUS_IGNORE);
     if (strcmp(what, "receive") == 0)
         MPI_Recv(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     if (strcmp(what, "finalize") == 0)
@@ -479,8 +497,18 @@ int main(int argc, char **argv) {
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     if (rank == 1 && strcmp(what, "finalize") == 0)
         MPI_Send(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+    if (rank == 1 && strcmp(what, "idle") == 0)
+        nanosleep(&half, NULL);
+    if (rank == 1 && strcmp(what, "alarm") == 0) {
+        const struct itimerval soon = {.it_value = {.tv_usec = 500000}};
+        signal(SIGALRM, on_alarm);
+        setitimer(ITIMER_REAL, &soon, NULL);
+        MPI_Recv(&value, 1, MPI_INT, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
     if (rank == 1)
         exit(strcmp(what, "idle") == 0 ? 3 : 0);
+    for (int i = 0; argc > 2 && i < 4; i++)
+        nanosleep(&half, NULL);
     MPI_Recv(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     MPI_Finalize();
     return 0;
@@ -493,12 +521,14 @@ def exits(tmp_path_factory) -> Path:
     return compile_c(EXITS, tmp_path_factory.mktemp("programs") / "exits", "-ldl")
 
 
-def test_the_scope_calls_no_mpi_while_a_program_exits(run, exits):
+@pytest.mark.parametrize("how", ["idle", "alarm"])
+def test_the_scope_calls_no_mpi_while_a_program_exits(run, exits, how):
     """While the libraries are taken down; the other rank waits, and asks for one round after the
-    other."""
-    done = run(2, exits, "idle")
+    other. On alarm the program leaves from within a receive."""
+    rank_0_computes = [] if how == "idle" else ["late"]
+    done = run(2, exits, how, *rank_0_computes)
     assert done.returncode == 3
-    assert "calls of MPI: 0" in lines(done.stderr)
+    assert "many, then 0" in lines(done.stderr)
 
 
 def test_what_a_program_calls_while_it_exits_is_judged(run, exits):
@@ -506,6 +536,9 @@ def test_what_a_program_calls_while_it_exits_is_judged(run, exits):
     done = run(2, exits, "receive")
     assert done.returncode == 120
     assert lines(done.stderr)[0] == "Ringside: Deadlock: 0 -> 1 -> 0, each waits for the next."
+    done = run(2, "--quiet", "2", exits, "probe")
+    assert done.returncode == 122
+    assert lines(done.stderr)[0].startswith("Ringside: Suspected: for 2 s ranks 0 and 1")
 
 
 def test_an_abort_is_the_programs_own_affair(run, program):

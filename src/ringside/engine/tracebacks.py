@@ -1,5 +1,6 @@
 """How an error that ends a cell reads."""
 
+import re
 import traceback as tracebacks
 import types
 from pathlib import Path
@@ -35,8 +36,9 @@ def without_library(traceback):
 def with_advice(error: BaseException) -> BaseException:
     """The error; of mpi4py's for want of an array, with what takes any object."""
     if isinstance(error, TypeError) and str(error).startswith(_NO_ARRAY):
-        frames = [frame for frame, _ in tracebacks.walk_tb(error.__traceback__)]
-        if frames and frames[-1].f_code.co_filename.startswith("src/mpi4py/"):
+        codes = [frame.f_code for frame, _ in tracebacks.walk_tb(error.__traceback__)]
+        called = [code.co_name for code in codes if code.co_filename.startswith("src/mpi4py/")]
+        if called and re.search(r"[Cc]omm\.[A-Z]\w*$", called[0]):
             error.add_note(
                 "Methods with a capital letter (Send, Recv, Bcast) carry arrays, those without "
                 "(send, recv, bcast) any Python object."
