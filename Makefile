@@ -44,7 +44,7 @@ help:
 	@echo "              FRESH=1: new copies of the lessons; yours are kept beside them"
 	@echo "make slurm    JupyterLab at lesson 09, on a Slurm of four nodes on this machine"
 	@echo "make slides   a deck of each lesson, slides/build/index.html  (PDF=1: as PDF too)"
-	@echo "make test     lint, then all tests         (TESTARGS='-k ring')"
+	@echo "make test     lint, then the tests         (TESTARGS='-k ring')"
 	@echo "make soak     the long runs"
 	@echo "make bench    the bars, as ratios from one run"
 	@echo "make lessons  run all lessons and solutions again and keep their outputs"

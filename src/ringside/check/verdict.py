@@ -25,13 +25,12 @@ TURNED = 3  # ranks of the trial in which the communicator is not as MPI_COMM_WO
 
 
 class CheckFailed(AssertionError):
-    """An exercise is not solved yet: `rule`, and `ranks`, on how many it was tried."""
+    """An exercise is not solved yet: the `rule` it breaks, and the `trial` in which it did."""
 
     def __init__(self, text: str, rule: str, trial: Trial | None = None):
         super().__init__(text)
         self.rule = rule
         self.trial = trial
-        self.ranks = trial.ranks if trial else None
 
     def _render_traceback_(self) -> list[str]:
         return [f"CheckFailed: {self}"]
@@ -237,6 +236,8 @@ def _draw(trial: Trial) -> None:
     from ringside import draw
 
     axes = draw.timeline(trial.events, ranks=range(trial.ranks))
-    display(axes.get_figure())
-    pyplot.close(axes.get_figure())
+    try:
+        display(axes.get_figure())
+    finally:
+        pyplot.close(axes.get_figure())
     print(draw.text(axes))
