@@ -214,7 +214,9 @@ static long long bytes_in(const void *buf, long long count, MPI_Datatype type) {
 }
 
 static bool valid_root(const struct comm *c, int root) {
-    return c->remote || (root >= 0 && root < c->size);
+    if (c->remote && (root == MPI_ROOT || root == MPI_PROC_NULL))
+        return true;
+    return root >= 0 && root < (c->remote ? c->remote : c->size);
 }
 
 /* What all ranks have to agree on. Between two groups that is in which one the root is, told by its

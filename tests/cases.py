@@ -4490,6 +4490,28 @@ for to, tag in ((size, 0), (0, -5)):
     "classes == [MPI.ERR_RANK, MPI.ERR_TAG]",
     "9.4: these are their classes",
 )
+matching.right(
+    "a root that cannot be, in one group and between two",
+    """
+half = comm.Split(rank % 2)
+inter = half.Create_intercomm(0, comm, 1 - rank % 2, tag=3)
+one, all_of = np.ones(1), np.zeros(size)
+classes = set()
+for among in (comm, inter):
+    for call in (
+        lambda: among.Bcast(one, size),
+        lambda: among.Gather(one, all_of, size),
+        lambda: among.Ireduce(one, all_of[:1], root=size),
+        lambda: among.gather(None, root=size),
+    ):
+        try: call()
+        except MPI.Exception as error: classes.add(error.Get_error_class())
+        else: classes.add("taken")
+inter.Free(); half.Free()
+""",
+    "classes == {MPI.ERR_ROOT}",
+    "6.2.3: of an intercommunicator the root is MPI_ROOT, MPI_PROC_NULL or a rank of the other group",
+)
 requests.right(
     "asked for the status of all, any and some",
     """
