@@ -356,6 +356,24 @@ def test_the_engines_log_is_shown_when_they_do_not_start(tmp_path):
     assert "the library is missing" in text
 
 
+def test_an_mpiexec_that_fails_before_it_has_ranks_is_run_once_more(tmp_path):
+    tried = tmp_path / "tried"
+    begun = f"[ -e {tried} ] && exec {mpi.mpiexec()} \"$@\"; touch {tried}; exit 213"
+    mpiexec = script(tmp_path / "mpiexec", begun)
+    code = """
+import ringside
+from ringside import mpi
+mpi.mpiexec = lambda: {mpiexec!r}
+cluster = ringside.start(2)
+print(cluster.client.ids)
+cluster.stop()
+"""
+    process = run_python(code.format(mpiexec=str(mpiexec)), tmp_path)
+    out, err = process.communicate(timeout=2 * LIMIT)
+    assert "[0, 1]" in out, err
+    assert tried.exists()
+
+
 def test_engines_that_never_come_end_the_start_in_time(tmp_path):
     mpiexec = script(tmp_path / "mpiexec", "echo waiting for the doctor; sleep 600")
     text = start_that_fails(f"mpi.mpiexec = lambda: {str(mpiexec)!r}", tmp_path, timeout=5)
@@ -562,7 +580,10 @@ ENDINGS = {
 
 
 @pytest.mark.parametrize("how", ENDINGS)
-def test_nothing_is_left(how, tmp_path):
+def test_nothing_is_left(how, tmp_path, monkeypatch):
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setenv("TMPDIR", str(temporary))
     process = run_python(ENDING + ENDINGS[how], tmp_path)
     line = process.stdout.readline()
     _, err = process.communicate(timeout=LIMIT)
@@ -577,6 +598,7 @@ def test_nothing_is_left(how, tmp_path):
         run_python("import ringside; ringside.start(1).stop()", tmp_path).communicate(timeout=LIMIT)
     assert wait_for(lambda: not any(Path(file).exists() for file in left["files"]), 3)
     assert files_of_clusters(tmp_path) == []
+    assert wait_for(lambda: not list(temporary.iterdir()), 3), list(temporary.rglob("*"))
 
 
 def test_an_interrupted_start_leaves_nothing(tmp_path):

@@ -9,6 +9,7 @@ import os
 import re
 import shutil
 import socket
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -186,6 +187,15 @@ def end_ranks(run: Path, grace: float = GRACE) -> None:
     processes.remove(shared)
 
 
+def temporary(run: Path) -> Path:
+    """A directory for what mpiexec has while it runs, which it leaves when it is killed."""
+    link = run / "temporary"
+    if not link.is_dir():
+        link.unlink(missing_ok=True)
+        link.symlink_to(tempfile.mkdtemp(prefix="ringside-"))
+    return link.resolve()
+
+
 def forget_controller(run: Path) -> None:
     """Remove how to reach the cluster's controller, which has ended."""
     name = cluster_id(run)
@@ -204,6 +214,7 @@ def clear(run: Path) -> None:
     }.items():
         for file in files:
             (run.parent / room / file).unlink(missing_ok=True)
+    shutil.rmtree((run / "temporary").resolve(), ignore_errors=True)
     shutil.rmtree(run, ignore_errors=True)
 
 

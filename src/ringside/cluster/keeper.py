@@ -57,6 +57,7 @@ class Keeper:
         self._watched = {}  # file descriptors of the ranks' processes: rank
         self._gone = []  # ranks in the order of their deaths
         self._forgotten = set()  # engines of earlier ranks
+        self._again = False  # mpiexec ended before it had any ranks, and was run once more
         self._looking = None  # the task that waits for ranks that are starting
         self._over = False  # stopped, for good
         self._loop = asyncio.new_event_loop()
@@ -190,6 +191,7 @@ class Keeper:
                 return await self._fail(f"the engines did not register within {START_LIMIT:.0f} s")
         files.note_shared_memory(self.run)
         self._watch_deaths(pids)
+        self._again = False
         self._become("ready")
 
     def _watch_deaths(self, pids: dict[int, int]) -> None:
@@ -221,7 +223,11 @@ class Keeper:
             self._act(self._died(launcher))
         elif self.state == "starting" and not self._looking.done():
             self._looking.cancel()
-            self._act(self._fail(f"{self._said(launcher)} while the ranks were starting"))
+            if self.asked is None and not self._again and not files.pids(self.run):
+                self._again = True  # Open MPI's (5.0) fails at times for reasons of its own
+                self._act(self._once_more())
+            else:
+                self._act(self._fail(f"{self._said(launcher)} while the ranks were starting"))
 
     def _said(self, launcher) -> str:
         """How the ranks ended, in words: their job's, where they have one."""
@@ -272,8 +278,13 @@ class Keeper:
         if self._looking is not None:
             self._looking.cancel()
         self._become("starting")
+        self._again = False
         self.n, before = n, self.n
         await self._end_ranks(grace=files.GRACE, n=before)
+        await self._launch()
+
+    async def _once_more(self) -> None:
+        await self._end_ranks(grace=0)
         await self._launch()
 
     async def _fail(self, reason: str) -> None:

@@ -96,6 +96,9 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
         }
         # UCX keeps 2 MB in each rank for a second kind of shared memory beside the one it uses.
         variables.setdefault("UCX_TLS", "^sysv")
+        if mpi.kind() == "openmpi":
+            for name in ("PRTE_MCA_prte_tmpdir_base", "OMPI_MCA_orte_tmpdir_base"):
+                variables[name] = str(files.temporary(self.run))
         if len(os.sched_getaffinity(0)) < 64:
             # Ranks outnumber cores on a laptop: bound ones would share a core while others idle.
             variables.setdefault("PRTE_MCA_hwloc_default_binding_policy", "none")
