@@ -4510,7 +4510,7 @@ for among in (comm, inter):
 inter.Free(); half.Free()
 """,
     "classes == {MPI.ERR_ROOT}",
-    "6.2.3: of an intercommunicator the root is MPI_ROOT, MPI_PROC_NULL or a rank of the other group",
+    "6.2.3: between two groups it is MPI_ROOT, MPI_PROC_NULL or a rank of the other",
 )
 requests.right(
     "asked for the status of all, any and some",
