@@ -778,6 +778,17 @@ def test_outputs_grouped_by_engine_come_in_rank_order_where_somebody_looks_on(cl
     assert re.findall(r"rank (\d)", captured.stdout) == ["0", "1", "2", "3"]
 
 
+def test_lines_of_a_cell_are_counted_as_the_notebook_counts_them(cluster):
+    magics = client.Magics(InteractiveShell(), cluster.view)
+    with pytest.raises(CompositeError) as caught, capture_output():
+        magics.cell_px("", "\n1 / 0\n")
+    text = re.sub(r"\x1b\[[0-9;]*m", "", "\n".join(caught.value.render_traceback()))
+    assert re.search(r"----> 3 +1 / 0", text)
+    with capture_output() as captured:  # a magic of the ranks' own
+        magics.cell_px("", "%%timeit -n 1 -r 1\npass\n")
+    assert "per loop" in captured.stdout
+
+
 def test_an_error_that_goes_through_a_finally_shows_where_it_was_raised(view):
     with pytest.raises(CompositeError) as caught:
         view.execute("try:\n    1 / 0\nfinally:\n    x = 1")

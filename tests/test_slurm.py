@@ -331,7 +331,7 @@ def test_a_rank_that_crashed_is_named_with_its_line(notebook, slurm):
         "%%px\nimport ctypes\nif rank == 2:\n    ctypes.string_at(0)\ncomm.Barrier()",
         error="RankDied",
     )
-    assert "rank 2 died (signal 11, Segmentation fault, in line 3 of the cell)" in died["text"]
+    assert "rank 2 died (signal 11, Segmentation fault, in line 4 of the cell)" in died["text"]
     assert "asks for another job" in died["text"]
     assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)
     assert wait_for(lambda: not left(slurm), CELL), left(slurm)

@@ -373,6 +373,8 @@ class Magics(ParallelMagics):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
         block = self.view.block if block is None else block
         client = self.view.client
+        if "\n" in cell and not cell.lstrip().startswith("%%"):
+            cell = f"# %%px\n{cell}"  # errors count lines as the notebook does, and `check`
         if options.get("groupby", "type") != "type" and options.get("stream_output") is None:
             options["stream_output"] = False  # else it would come as it is printed, ungrouped
         self._tell_unheard()
