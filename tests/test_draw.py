@@ -275,7 +275,7 @@ def test_only_the_circle_is_bold_and_shapes_tell_the_states():
     assert said(ax) == (
         "Ranks 1 and 2 wait for each other: each one sends to the other and neither receives; "
         "rank 4 waits behind ranks 1 and 2; rank 0 waits in MPI_Recv for rank 3, "
-        "which is computing."
+        "busy computing."
     )
     all_inside(ax)
 
@@ -288,7 +288,7 @@ def test_collective_one_rank_never_enters():
     assert set(arrows(ax)) == {"0 -> 3", "1 -> 3", "2 -> 3"}
     assert "waits in a circle" not in legend(ax)
     assert said(ax) == (
-        "Ranks 0, 1 and 2 wait in MPI_Barrier for rank 3, which is idle; "
+        "Ranks 0, 1 and 2 wait in MPI_Barrier for rank 3, where no cell runs; "
         "nobody is left who could help."
     )
     all_inside(ax)
@@ -352,7 +352,7 @@ def test_one_of_several_is_enough(mode):
     ax = draw.wait_for(states)
     assert not [name for name in legend(ax) if name.startswith("waits in a circle")]
     assert "one of these is enough" in legend(ax)
-    assert said(ax) == ("Ranks 0 and 1 wait in MPI_Recv for rank 2 in the end, which is computing.")
+    assert said(ax) == ("Ranks 0 and 1 wait in MPI_Recv for rank 2 in the end, busy computing.")
     dashed = {key for key, p in arrows(ax).items() if p.get_linestyle() != "-"}
     assert dashed == {"0 -> 1", "0 -> 2"}
     # The same wait is a deadlock once the last one who could help waits as well.

@@ -254,9 +254,9 @@ def _chain_words(
         return f"{words} for any one of {rank_words(ends)}"
     elif ends:
         words += f" for {rank_words(ends)}"
-    doing = {states[end]["state"] if end < len(states) else "idle" for end in ends}
-    if len(doing) == 1:
-        words += f", which {'is' if len(ends) == 1 else 'are'} {doing.pop()}"
+    doing = {waitfor.which(states[end]) if end < len(states) else "" for end in ends}
+    if len(doing) == 1 and (which := doing.pop()):
+        words += f", {which}"
     return words
 
 

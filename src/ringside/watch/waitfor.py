@@ -331,7 +331,7 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
     for edge in arrows:
         if states[edge.target]["state"] == "idle":
             return "finished", (
-                f"rank {edge.source} waits for rank {edge.target}, {_which(states[edge.target])}."
+                f"rank {edge.source} waits for rank {edge.target}, {which(states[edge.target])}."
             )
     return "circle", f"{in_words(stuck)} wait for each other."
 
@@ -435,7 +435,7 @@ def _collective(need: dict, states: Sequence[dict], stuck: Sequence[int]) -> str
             )
     doing: dict[str, list[int]] = {}
     for rank in missing:
-        doing.setdefault(_which(states[rank]), []).append(rank)
+        doing.setdefault(which(states[rank]), []).append(rank)
     them = ", and for ".join(f"{in_words(ranks)}, {which}" for which, ranks in doing.items())
     return f"{in_words(waiting)} wait{_s(waiting)} in {' and '.join(calls)} for {them}."
 
@@ -444,7 +444,8 @@ def _same_place(need: dict, other: dict) -> bool:
     return all(need[key] == other[key] for key in ("kind", "comm", "index"))
 
 
-def _which(state: dict) -> str:
+def which(state: dict) -> str:
+    """What a rank does that another one waits for: a clause after its name and a comma."""
     if state["state"] == "idle" and state.get("failed"):
         return "whose cell has ended in an error"
     return {
