@@ -303,6 +303,19 @@ def test_a_killed_campaign_leaves_no_rank_and_goes_on(tmp_path):
     assert "ring" not in [one.name() for one in psutil.Process().children(recursive=True)]
 
 
+def test_what_was_measured_counts_though_its_ranks_never_end(tmp_path, monkeypatch, faults):
+    """As Debian's MPICH hangs in MPI_Finalize between nodes."""
+    monkeypatch.setenv("LD_PRELOAD", str(faults))
+    monkeypatch.setenv("FAULT", "no end")
+    refused = {"kernel": "pingpong", "variants": ["blocking"], "ranks": [2], "bytes": [8]}
+    refused |= {"settings": {"partner": 2}}
+    table = campaign.run(sweep(tmp_path / "results.csv", ringshift(), refused, limit=6))
+    assert table["repetition"].tolist() == [1, 2, 3]
+    [failure] = campaign.failures(tmp_path / "results.csv").to_dict("records")
+    words = "did not end within 6 s, and was ended: pingpong: a setting does not suit"
+    assert failure["reason"].startswith(words)
+
+
 def test_ctrl_c_ends_the_ranks_and_says_how_to_go_on(tmp_path):
     path = toml(tmp_path / "sweep.toml", STUCK, repetitions=3)
     with stuck_campaign(path) as (process, family):

@@ -213,11 +213,11 @@ def _rows(plan: Plan, point: Point, file: Path) -> list[str]:
     """The rows in a file of a job; Failed if it has not all, or tells what went wrong."""
     said = file.read_text("utf-8", errors="replace")
     if file.suffix == ".failed":
-        about, _, err = said.partition("\n")
+        about, _, printed = said.partition("\n")
         status, limit = about.split()
         if status == "124":  # of `timeout`
-            raise sources.too_long(float(limit))
-        raise sources.ended(point, "it", int(status), err)
+            return sources.cut_off(plan, point, printed, printed, float(limit))
+        raise sources.ended(point, "it", int(status), printed)
     rows = sources.rows(plan, point, said)
     if why := tables.lacking(rows, point, plan.repetitions):
         raise Failed(why)

@@ -35,7 +35,7 @@ trap 'exit 143' TERM    # Slurm ends the job: what is being measured then has no
 failed=0
 
 point() {  # point NAME PROGRAM...: $job/NAME.csv is there when all of it was measured
-    local new="$job/$1.new" err="$job/$1.err" status=0 begun=$SECONDS
+    local new="$job/$1.new" err="$job/$1.err" why="$job/$1.why" status=0 begun=$SECONDS
     echo "$(date +%T) $1"
     timeout --kill-after=@kill_after@ "$limit" @begin@ "${@:2}" \\
         </dev/null >"$new" 2>"$err" || status=$?
@@ -45,19 +45,26 @@ point() {  # point NAME PROGRAM...: $job/NAME.csv is there when all of it was me
         mv "$new" "$job/$1.csv"
     else
         failed=1
-        { echo "$status $limit"; cat "$err"; } >"$new"
-        mv "$new" "$job/$1.failed"
+        # What took too long may have been measured all the same, and have hung at its very end.
+        { echo "$status $limit"; cat "$err"; [ $status != 124 ] || cat "$new"; } >"$why"
+        mv "$why" "$job/$1.failed"
+        rm "$new"
         tidy "$((SECONDS - begun + 2)) seconds ago"
     fi
     rm "$err"
 }
 
-# Ranks that were ended leave shared memory on their nodes: what is new there and nobody has open.
+# An mpiexec that is ended may leave ranks (Open MPI's does, of those that sleep), and these leave
+# shared memory on their nodes: what is new there and nobody has open.
 tidy() {
     timeout @tidy@ srun --mpi=none --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c '
+        for one in $(grep -lsxz "SLURM_JOB_ID=$SLURM_JOB_ID" /proc/[0-9]*/environ); do
+            case $(readlink "${one%environ}exe") in "$2"/*) ;; *) continue ;; esac
+            one=${one#/proc/} && kill -KILL "${one%/environ}" && sleep 0.1
+        done
         find /dev/shm -maxdepth 1 -type f -user "$(id -u)" -newermt "$1" | while read -r file; do
             grep -qsF "$file" /proc/[0-9]*/maps || rm -f "$file"
-        done' tidy "$1" </dev/null || true
+        done' tidy "$1" "$kernels" </dev/null || true
 }
 
 """

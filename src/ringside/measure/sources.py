@@ -15,6 +15,7 @@ import psutil
 
 from ringside import kernels, mpi, processes
 from ringside.errors import RankDied
+from ringside.measure import tables
 from ringside.measure.tables import Point
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
     try:
         out, err = process.communicate(timeout=plan.limit)
     except subprocess.TimeoutExpired:
-        raise too_long(plan.limit) from None
+        _end(process)
+        return cut_off(plan, point, *process.communicate(), plan.limit)
     finally:
         _end(process)
     if process.returncode != 0:
@@ -71,8 +73,26 @@ def rows(plan: Plan, point: Point, out: str) -> list[str]:
 def ended(point: Point, what: str, status: int, err: str) -> Failed:
     """A program failed: its own words if it has any, or the last of what was said."""
     said = [line.strip() for line in err.splitlines() if line.strip()]
-    own = [line for line in said if line.startswith(f"{point.kernel}: ")] or said[-1:] or [""]
-    return Failed(f"{what} ended with status {status}. {own[0]}".strip())
+    words = own_words(point, err) or "".join(said[-1:])
+    return Failed(f"{what} ended with status {status}. {words}".strip())
+
+
+def own_words(point: Point, err: str) -> str:
+    """What the program itself said first on standard error; "": nothing."""
+    lines = (line.strip() for line in err.splitlines())
+    return next((line for line in lines if line.startswith(f"{point.kernel}: ")), "")
+
+
+def cut_off(plan: Plan, point: Point, out: str, err: str, limit: float) -> list[str]:
+    """The rows of a program that did not end within `limit`, if it printed all; else Failed.
+
+    It prints them when all is measured and found right. What may then hang is MPI_Finalize, as in
+    Debian's MPICH (4.0.2) between nodes.
+    """
+    said = rows(plan, point, out)
+    if not tables.lacking(said, point, plan.repetitions):
+        return said
+    raise too_long(limit, own_words(point, err))
 
 
 def _end(process: subprocess.Popen) -> None:
@@ -88,16 +108,15 @@ def _end(process: subprocess.Popen) -> None:
         with suppress(psutil.NoSuchProcess):
             rank.kill()
     process.kill()
-    process.communicate()
+    process.wait()
     psutil.wait_procs(ranks, timeout=END_LIMIT)
     processes.remove(files)
 
 
-def too_long(limit: float) -> Failed:
-    """A point took longer than its limit."""
-    return Failed(
-        f"did not end within {limit:g} s, and was ended: a deadlock, or a longer `limit` is needed"
-    )
+def too_long(limit: float, said: str = "") -> Failed:
+    """A point took longer than its limit; `said`: what the program itself said."""
+    why = said or "a deadlock, or a longer `limit` is needed"
+    return Failed(f"did not end within {limit:g} s, and was ended: {why}")
 
 
 def on_engines(plan: Plan, point: Point, cluster, watched: bool = False) -> list[str]:
