@@ -26,11 +26,12 @@ if lacking := nodes.missing():
     )
 
 LIMIT = 100.0  # seconds for anything on a busy machine
+WHOLE = 280.0  # the same for forty jobs, of which on Debian's MPICH every third takes 20 s
 KERNELS = {"ring": "parity", "halo": "sendrecv", "ringshift": "sendrecv", "matrix": "packed"}
 KERNELS |= {"heat": "waitall", "pingpong": "blocking"}
 SPREAD = {2: [1, 2], 3: [1, 3], 4: [1, 2, 4]}
 if mpi.name() == "system" and mpi.kind() == "mpich":  # Debian's (4.0.2) may hang over three nodes
-    SPREAD = {1: [1], 2: [1, 2], 3: [1], 4: [1, 2], 5: [1]}
+    SPREAD = {1: [1], 2: [1, 2], 3: [1], 4: [1, 2], 6: [2]}
 
 
 @pytest.fixture(scope="module")
@@ -149,7 +150,7 @@ def test_forty_jobs_three_of_them_failing_and_a_killed_submitter(slurm, results)
         wait_for(lambda: running("-halo-2-1"))
         # No limit is shorter than a minute; Slurm looks for jobs at theirs twice in one.
         slurm.said("scontrol", "update", f"JobId={running('-halo-2-1')[0]}", "EndTime=now+5")
-        said, _ = outer.communicate(timeout=LIMIT)
+        said, _ = outer.communicate(timeout=WHOLE)
     assert outer.returncode == 1, said
 
     failed = campaign.failures(results)
