@@ -1310,6 +1310,16 @@ def test_a_cell_that_a_rank_did_not_run_says_which_and_why(notebooks):
         assert "--noblock" not in shown(out)
 
 
+def test_a_cell_that_waits_for_a_stuck_rank_says_what_it_has_ended(notebooks):
+    """As when a received value is looked at too early: nobody else will send meanwhile."""
+    notebooks("%%px --targets 1 --noblock\nearly = -1\nearly = comm.recv(source=0)")
+    for out in notebooks("cluster.client[1]['early']"):
+        assert "-1" in shown(out)
+        assert "sent with --noblock has ended.\nDeadlock: nobody is left who could" in shown(out)
+    for out in notebooks("%%px\nprint('rank', rank, 'ran')"):
+        assert names_of_errors(out) == [] and "--noblock" not in shown(out)
+
+
 def test_an_error_in_finally_does_not_hide_the_verdict(notebooks):
     cell = """
     %%px

@@ -6,6 +6,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 
 import ringside
+from ringside import prediction as predictions
 
 VIEW = "application/vnd.jupyter.widget-view+json"
 
@@ -14,11 +15,13 @@ VIEW = "application/vnd.jupyter.widget-view+json"
 def asked(monkeypatch):
     """Ask; gives the prediction, and what the cell shows."""
 
-    def ask(interactive=True):
+    monkeypatch.setattr(predictions, "_asked", {})
+
+    def ask(interactive=True, question="Which rank ends first?"):
         monkeypatch.setenv("IPP_NONINTERACTIVE", "" if interactive else "1")
         InteractiveShell.instance()
         with capture_output() as shown:
-            prediction = ringside.predict("Which rank ends first?", ["0", "1", "all at once"])
+            prediction = ringside.predict(question, ["0", "1", "all at once"])
         [output] = shown.outputs
         return prediction, output.data
 
@@ -46,7 +49,7 @@ def test_nothing_is_chosen_at_first(asked, capsys):
     assert buttons(prediction, data).index is None
     assert buttons(prediction, data).options == ("0", "1", "all at once")
     prediction.seen("1")
-    assert capsys.readouterr().out == "You said: nothing yet\nIt was:   1\n"
+    assert capsys.readouterr().out == "You said: nothing yet (choose, and run this cell again)\nIt was:   1\n"
 
 
 def test_what_was_chosen_is_shown_beside_what_came(asked, capsys):
@@ -58,6 +61,14 @@ def test_what_was_chosen_is_shown_beside_what_came(asked, capsys):
 
 
 def test_two_questions_keep_their_own_answers(asked):
-    (first, its_data), (second, _) = asked(), asked()
+    (first, its_data), (second, _) = asked(), asked(question="And which one last?")
     buttons(first, its_data).value = "0"
     assert (first.choice, second.choice) == ("0", None)
+
+
+def test_a_cell_that_is_run_again_keeps_its_answer(asked):
+    """As Shift+Enter does after a click: the click has made the question's cell the active one."""
+    prediction, data = asked()
+    buttons(prediction, data).value = "1"
+    again, data = asked()
+    assert again.choice == buttons(again, data).value == "1"

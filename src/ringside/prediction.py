@@ -6,6 +6,8 @@ from collections.abc import Sequence
 import ipywidgets
 from IPython.display import display
 
+_asked: dict[tuple[str, ...], "Prediction"] = {}
+
 
 class Prediction:
     """What a reader expects: `choice`, one of the answers (None: none was chosen)."""
@@ -32,16 +34,18 @@ class Prediction:
 
     def seen(self, came: object) -> None:
         """Print what was said, and what came of the run."""
-        said = "nothing yet" if self.choice is None else self.choice
+        said = self.choice or "nothing yet (choose, and run this cell again)"
         print(f"You said: {said}\nIt was:   {came}")
 
 
 def predict(question: str, answers: Sequence[str]) -> Prediction:
     """Ask a question before a run, with a few answers to choose from.
 
-    The answer stays in this notebook's kernel; `seen` of what is returned prints it beside what
-    came.
+    The answer stays in this notebook's kernel, also where the cell is run again; `seen` of what is
+    returned prints it beside what came.
     """
-    prediction = Prediction(question, answers)
-    prediction.show()
-    return prediction
+    key = (question, *answers)
+    if key not in _asked:
+        _asked[key] = Prediction(question, answers)
+    _asked[key].show()
+    return _asked[key]

@@ -324,6 +324,14 @@ class View(DirectView):
         shell.magics_manager.register(Magics(shell, self, suffix))
         if getattr(shell, "kernel", None) is not None:
             shell.events.register("post_run_cell", _draw_beneath)
+            shell.events.register("post_run_cell", _tell_beneath)
+
+
+def _tell_beneath(_) -> None:
+    """Beneath the cell that waited for a stuck rank, and so ended what another had sent there."""
+    magics = get_ipython().magics_manager.registry.get("Magics")
+    if isinstance(magics, Magics):
+        magics._tell_unheard()
 
 
 def _draw_beneath(cell) -> None:

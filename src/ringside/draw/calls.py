@@ -93,6 +93,8 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
         where, way = row.call, {"send": "to", "recv": "from"}.get(family(row.call))
         if way and row.peer >= 0:
             where += f" {way} rank {row.peer}"
+        if row.left:
+            where += ", which a verdict took out"
     whole = all(longest[rank].blocked >= 0.9 * total[rank] for rank in equal)
     return words + (f", {'' if whole else 'most of it '}in {where}" if where else "")
 
@@ -219,6 +221,7 @@ def _bars(ax: Axes, calls: list, level: dict[int, int], span: float) -> tuple[li
         short = row.call.removeprefix("MPI_")
         arrow = {"send": "→", "recv": "←"}.get(family(row.call))
         names = [f"{short} {arrow} {row.peer}", short] if arrow and row.peer >= 0 else [short]
+        names = [f"{names[0]}, taken out", *names] if row.left else names
         room = ((row.end - row.start) * width - 3 * size) / (0.62 * FONT)  # in letters
         if words := next((name for name in names if len(name) < room), ""):
             middle = ((row.start + row.end) / 2, level[row.rank])
