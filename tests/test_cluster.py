@@ -831,6 +831,23 @@ def test_who_hands_an_object_to_a_method_for_arrays_learns_of_the_other(view):
         assert advice not in "\n".join(caught.value.render_traceback())
 
 
+def test_who_lets_go_of_what_is_being_sent_learns_how_to_keep_it(view):
+    """MPICH fetches a large message from the sender's memory, which may have gone meanwhile."""
+    if mpi.kind() != "mpich":
+        pytest.skip("the error is MPICH's")
+    cell = """
+    import numpy as np
+    def careless():
+        comm.Isend(np.ones(5_000_000), size - 1 - rank)
+    careless()
+    time.sleep(0.2)
+    comm.Recv(np.empty(5_000_000), size - 1 - rank)
+    """
+    with pytest.raises(CompositeError, match="process_vm_readv failed") as caught:
+        view.execute(textwrap.dedent(cell))
+    assert "keep both, and call Wait" in "\n".join(caught.value.render_traceback())
+
+
 @pytest.mark.parametrize("cell", ["exit()", "quit()"])
 def test_a_cell_that_asks_to_exit_leaves_the_ranks(view, cell):
     before = view.apply_sync(os.getpid)

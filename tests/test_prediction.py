@@ -49,7 +49,10 @@ def test_nothing_is_chosen_at_first(asked, capsys):
     assert buttons(prediction, data).index is None
     assert buttons(prediction, data).options == ("0", "1", "all at once")
     prediction.seen("1")
-    assert capsys.readouterr().out == "You said: nothing yet (choose, and run this cell again)\nIt was:   1\n"
+    assert (
+        capsys.readouterr().out
+        == "You said: nothing yet (choose, and run this cell again)\nIt was:   1\n"
+    )
 
 
 def test_what_was_chosen_is_shown_beside_what_came(asked, capsys):

@@ -175,7 +175,10 @@ def _passes(said: dict, limit: int):
     def passes(nbytes):
         said["tries"] += 1
         if said["tries"] > TRIES:
-            raise RuntimeError(f"{TRIES:,} sizes have been tried: halve what is left, and few do")
+            raise RuntimeError(
+                f"{TRIES:,} sizes have been tried, far more than the task allows: a try that "
+                "halves what is left needs few others"
+            )
         return nbytes <= limit
 
     return passes

@@ -72,6 +72,7 @@ OWN_COMMUNICATOR = (
     "MPI_COMM_WORLD numbers the ranks in its own way: rank, size and neighbours are those of the "
     "communicator that the function gets.",
 )
+ON_ALL = "An error on one rank ends the program on all."
 _HANGS = "A rank waits for what nobody will do any more."
 _ENDS = {
     "deadlock": (ENDS, _HANGS),
@@ -79,7 +80,7 @@ _ENDS = {
     "mismatch": (ENDS, "All ranks of a communicator make the same collective calls, in one order."),
     "stopped": (ENDS, _HANGS),
     "late": (ENDS, f"It was still at work after {LIMIT:.0f} s, and needs well under one."),
-    "raised": ("runs without an error", "An error on one rank ends the program on all."),
+    "raised": ("runs without an error", ON_ALL),
     "died": ("does not crash", "A rank that dies takes the others with it."),
 }
 
@@ -181,10 +182,14 @@ def _wrong(trial: Trial) -> str | None:
     return "\n".join(words[:6]) or None
 
 
+_PLAYED = {"passes": "True up to "}  # what of a function given to the student's is told
+
+
 def _given(trial: Trial) -> list[str]:
     """What a function without MPI was given, as far as it can be shown; how exact it has to be."""
     lines = [
-        f"{name} was {value.tolist() if isinstance(value, np.ndarray) else value}"
+        f"{name} was {_PLAYED.get(name, '')}"
+        f"{value.tolist() if isinstance(value, np.ndarray) else value}"
         for name, value in trial.given[0].items()
         if np.size(value) <= 8
     ]

@@ -214,7 +214,8 @@ def _of_the_function(events, said: list[dict | None]):
 def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[str]]:
     raised = [(rank, one["error"]) for rank, one in enumerate(trial.said) if one and one["error"]]
     if raised:
-        return "raised", _raised(*raised[0])
+        rank, error = raised[0]
+        return "raised", _raised("it" if trial.exercise.is_serial else f"rank {rank}", error)
     ended = [one is not None and one["ended"] is not None for one in trial.said]
     if all(ended) and all(outcome is not None for outcome in trial.outcomes):
         return "ended", []  # what is wrong after it, other rules say
@@ -244,11 +245,11 @@ def _judged(trial: Trial, followed: run.Run, folder: Path) -> tuple[str, list[st
     return "died", words + ([] if where else [line[:300] for line in complaints[:3]])
 
 
-def _raised(rank: int, error: dict) -> list[str]:
+def _raised(who: str, error: dict) -> list[str]:
     lines = [f"line {number} of your cell: {text}" for number, text in error["lines"]]
     if error["type"] == "NameError":
         lines.append("(The check runs this cell alone: what another cell defines is not there.)")
-    return [f"rank {rank} raised {error['type']}: {error['text']}", *lines]
+    return [f"{who} raised {error['type']}: {error['text']}", *lines]
 
 
 def _verdict(followed: run.Run, trial: Trial) -> tuple[str, list[str]]:

@@ -34,7 +34,13 @@ def without_library(traceback):
 
 
 def with_advice(error: BaseException) -> BaseException:
-    """The error; of mpi4py's for want of an array, with what takes any object."""
+    """The error; of mpi4py's for want of an array, with what takes any object; of MPICH's (5.0)
+    for an array that its sender has let go of meanwhile, with what keeps it."""
+    if "process_vm_readv failed" in str(error):
+        error.add_note(
+            "The array of this message was gone before it was fetched. An Isend needs it until its "
+            "request is waited for: keep both, and call Wait."
+        )
     if isinstance(error, TypeError) and str(error).startswith(_NO_ARRAY):
         codes = [frame.f_code for frame, _ in tracebacks.walk_tb(error.__traceback__)]
         called = [code.co_name for code in codes if code.co_filename.startswith("src/mpi4py/")]
