@@ -134,12 +134,7 @@ const char *scope_likeness(int likeness) {
     }
 }
 
-static int size_of(MPI_Datatype type) {
-    int size = 0;
-    if (type != MPI_DATATYPE_NULL)
-        PMPI_Type_size(type, &size);
-    return size;
-}
+static int size_of(MPI_Datatype type) { return (int)scope_bytes(1, type); }
 
 /* count < 0: not all know it. Between two groups only the call is compared. */
 static void agree(const struct comm *c, struct record *p, long long count, MPI_Datatype type,

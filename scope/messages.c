@@ -12,7 +12,8 @@ enum how { STANDARD, SYNCHRONOUS, BUFFERED, READY };
 
 long long scope_bytes(count_t count, MPI_Datatype type) {
     int size = 0;
-    PMPI_Type_size(type, &size);
+    if (type != MPI_DATATYPE_NULL) /* the library says so itself, to the program's own handler */
+        PMPI_Type_size(type, &size);
     return (long long)count * size;
 }
 

@@ -103,6 +103,24 @@ static void forget_preload(void) {
         unsetenv("LD_PRELOAD");
 }
 
+/* Which shared memory the library has by now: where it ends the program itself, it leaves that. */
+static void tell_shared_memory(void) {
+    char path[PATH_ROOM], line[PATH_ROOM], text[8192];
+    size_t n = 0;
+    FILE *maps = fopen("/proc/self/maps", "re");
+    while (maps && fgets(line, sizeof line, maps)) {
+        const char *file = strstr(line, "/dev/shm/");
+        if (file && n + strlen(file) < sizeof text) {
+            memcpy(text + n, file, strlen(file));
+            n += strlen(file);
+        }
+    }
+    if (maps)
+        fclose(maps);
+    name_of(path, "shared", ".txt");
+    put(path, text, n);
+}
+
 /* Who this rank is, and the names of the calls in its events. */
 static void introduce(void) {
     char path[PATH_ROOM], host[256] = "", text[64 * N_CALLS + 512];
@@ -119,6 +137,7 @@ static void introduce(void) {
         n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\"", i ? "," : "", scope_names[i]);
     n += snprintf(text + n, sizeof text - (size_t)n, "]}");
     scope.rank = rank; /* also where there is no scope */
+    tell_shared_memory();
     name_of(path, "rank", ".json");
     put(path, text, (size_t)n);
 }

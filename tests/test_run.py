@@ -62,12 +62,34 @@ static void test_for_ever(void) {
         MPI_Test(&request, &done, MPI_STATUS_IGNORE);
 }
 
+static int errors;
+
+static void count_errors(MPI_Comm *comm, int *code, ...) {
+    (void)comm;
+    (void)code;
+    errors++;
+}
+
+static void hand_over_no_type(void) {
+    MPI_Errhandler handler;
+    int value = 0;
+    MPI_Comm_create_errhandler(count_errors, &handler);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, handler);
+    MPI_Recv(&value, 1, MPI_DATATYPE_NULL, 0, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_ARE_FATAL);
+    printf("%d error\n", errors);
+}
+
 int main(int argc, char **argv) {
     const char *what = argc > 1 ? argv[1] : "";
     MPI_Init(&argc, &argv);
     MPI_Comm_rank(MPI_COMM_WORLD, &rank);
     MPI_Comm_size(MPI_COMM_WORLD, &size);
     ring(2);
+    if (strcmp(what, "no type") == 0)
+        hand_over_no_type();
+    if (strcmp(what, "not received") == 0 && rank == 0)
+        MPI_Send(&rank, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
     if (strcmp(what, "large") == 0)
         ring(500000);
     if (strcmp(what, "bytes") == 0)
@@ -618,6 +640,21 @@ def test_ctrl_c_ends_everything_and_leaves_nothing(program, tmp_path, whom, mpie
     assert not [rank for rank in alive if rank.status() != psutil.STATUS_ZOMBIE]
     assert not [file for file in files if Path(file).exists()]
     assert not list(tmp_path.glob("ringside-*"))
+
+
+def test_a_handler_of_the_programs_own_hears_of_an_error_once(run, program):
+    """The scope asks for the length of a type, and may not ask for that of none."""
+    done = run(2, program, "no type")
+    assert done.stdout.split(b"\n") == [b"1 error", b"1 error", b""], done.stderr
+
+
+def test_no_shared_memory_is_left_where_the_library_ends_the_program(run, program):
+    """As MPICH does in MPI_Finalize, over a message that nobody has received."""
+    before = set(Path("/dev/shm").iterdir())
+    done = run(2, program, "not received")
+    assert (done.returncode != 0) == (mpi.kind() == "mpich"), done.stderr
+    left = {str(path) for path in set(Path("/dev/shm").iterdir()) - before}
+    assert not left - processes.shared_memory(processes.everyone())
 
 
 def test_nothing_outlives_a_run_that_is_killed(program, tmp_path):

@@ -229,7 +229,7 @@ def test_ranks_that_are_waited_for_are_told_apart():
         state(3, "MPI_Barrier", other),
     ]
     assert waitfor.verdict(report("starved", states, [0, 1, 3])).sentences[0] == (
-        "Deadlock: nobody is left who could help. Rank 0 waits in MPI_Bcast for rank 1, stuck in "
+        "Deadlock: nobody is left who could help. Rank 0 waits in MPI_Bcast for rank 1, blocked in "
         "MPI_Recv, and for rank 2, where no cell runs."
     )
 

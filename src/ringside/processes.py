@@ -93,6 +93,11 @@ def shared_memory(processes: Iterable[int]) -> set[str]:
             lines = (process / "maps").read_text().splitlines()
             files.update(line[line.find("/dev/shm/") :] for line in lines if "/dev/shm/" in line)
             files.update(os.readlink(file) for file in (process / "fd").iterdir())
+    return of_shared_memory(files)
+
+
+def of_shared_memory(files: Iterable[str]) -> set[str]:
+    """Those below /dev/shm that had not been removed when Linux named them."""
     return {
         file for file in files if file.startswith("/dev/shm/") and not file.endswith("(deleted)")
     }

@@ -374,6 +374,8 @@ def _end(run: Run) -> None:
         processes.kill([pid for pid in rest if processes.alive(pid)])
         _gone(rest, PATIENCE)
     if ours or run.interrupted or run.process.returncode != 0:
+        for path in run.directory.glob("shared-*.txt"):  # as a rank that has ended had told
+            run.shared |= processes.of_shared_memory(path.read_text().splitlines())
         processes.remove(run.shared - processes.shared_memory(processes.everyone()))
 
 

@@ -40,6 +40,8 @@ def first_broken(trial: Trial) -> Broken | None:
     exercise's own."""
     if trial.kind != "ended":
         rule, why = _ENDS[trial.kind]
+        if trial.kind == "raised" and trial.exercise.is_serial:
+            why = ""  # there are no others
         return Broken(rule, why, (*trial.words, *_from_nobody(trial)), trial)
     for rule in (*EVERY, VALUES, FIT, *trial.exercise.rules):
         if words := rule.broken(trial):
@@ -72,7 +74,6 @@ OWN_COMMUNICATOR = (
     "MPI_COMM_WORLD numbers the ranks in its own way: rank, size and neighbours are those of the "
     "communicator that the function gets.",
 )
-ON_ALL = "An error on one rank ends the program on all."
 _HANGS = "A rank waits for what nobody will do any more."
 _ENDS = {
     "deadlock": (ENDS, _HANGS),
@@ -80,7 +81,7 @@ _ENDS = {
     "mismatch": (ENDS, "All ranks of a communicator make the same collective calls, in one order."),
     "stopped": (ENDS, _HANGS),
     "late": (ENDS, f"It was still at work after {LIMIT:.0f} s, and needs well under one."),
-    "raised": ("runs without an error", ON_ALL),
+    "raised": ("runs without an error", "An error on one rank ends the program on all."),
     "died": ("does not crash", "A rank that dies takes the others with it."),
 }
 

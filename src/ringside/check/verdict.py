@@ -131,12 +131,11 @@ def _show(text: str) -> None:
 
 def message(exercise: Exercise, broken: Broken) -> str:
     """What is not right yet: the rule, on how many ranks, what happened, and why it matters."""
-    on, rule, why = f" on {_on(broken.trial.ranks)}", broken.rule, broken.why
+    on, rule = f" on {_on(broken.trial.ranks)}", broken.rule
     if exercise.is_serial:  # of ranks it knows nothing
         on, rule = "", rule.removesuffix(" on every rank")
-        why = "" if why == rules.ON_ALL else why
     head = f"{exercise.function}{on}: not yet a function that {rule}."
-    lines = [head, *(f"  {word}" for word in broken.words), *filter(None, [why])]
+    lines = [head, *(f"  {word}" for word in broken.words), *filter(None, [broken.why])]
     return "\n".join(part for line in lines for part in _wrapped(line))
 
 

@@ -94,7 +94,7 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
         if way and row.peer >= 0:
             where += f" {way} rank {row.peer}"
         if row.left:
-            where += ", which a verdict took out"
+            where += ", which was taken out"
     whole = all(longest[rank].blocked >= 0.9 * total[rank] for rank in equal)
     return words + (f", {'' if whole else 'most of it '}in {where}" if where else "")
 

@@ -216,7 +216,7 @@ def _rows(plan: Plan, point: Point, file: Path) -> list[str]:
         about, _, printed = said.partition("\n")
         status, limit = about.split()
         if status == "124":  # of `timeout`
-            return sources.cut_off(plan, point, printed, printed, float(limit))
+            return sources.cut_off(plan, point, printed, float(limit))
         raise sources.ended(point, "it", int(status), printed)
     rows = sources.rows(plan, point, said)
     if why := tables.lacking(rows, point, plan.repetitions):

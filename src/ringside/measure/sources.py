@@ -46,7 +46,7 @@ def under_mpiexec(plan: Plan, point: Point, _cluster) -> list[str]:
         out, err = process.communicate(timeout=plan.limit)
     except subprocess.TimeoutExpired:
         _end(process)
-        return cut_off(plan, point, *process.communicate(), plan.limit)
+        return cut_off(plan, point, "\n".join(process.communicate()), plan.limit)
     finally:
         _end(process)
     if process.returncode != 0:
@@ -83,16 +83,16 @@ def own_words(point: Point, err: str) -> str:
     return next((line for line in lines if line.startswith(f"{point.kernel}: ")), "")
 
 
-def cut_off(plan: Plan, point: Point, out: str, err: str, limit: float) -> list[str]:
+def cut_off(plan: Plan, point: Point, printed: str, limit: float) -> list[str]:
     """The rows of a program that did not end within `limit`, if it printed all; else Failed.
 
     It prints them when all is measured and found right. What may then hang is MPI_Finalize, as in
     Debian's MPICH (4.0.2) between nodes.
     """
-    said = rows(plan, point, out)
+    said = rows(plan, point, printed)
     if not tables.lacking(said, point, plan.repetitions):
         return said
-    raise too_long(limit, own_words(point, err))
+    raise too_long(limit, own_words(point, printed))
 
 
 def _end(process: subprocess.Popen) -> None:

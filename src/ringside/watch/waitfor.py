@@ -436,7 +436,7 @@ def _collective(need: dict, states: Sequence[dict], stuck: Sequence[int]) -> str
     doing: dict[str, list[int]] = {}
     for rank in missing:
         doing.setdefault(which(states[rank]), []).append(rank)
-    them = ", and for ".join(f"{in_words(ranks)}, {which}" for which, ranks in doing.items())
+    them = ", and for ".join(f"{in_words(ranks)}, {what}" for what, ranks in doing.items())
     return f"{in_words(waiting)} wait{_s(waiting)} in {' and '.join(calls)} for {them}."
 
 
@@ -451,7 +451,8 @@ def which(state: dict) -> str:
     return {
         "idle": "where no cell runs",
         "computing": "busy computing",
-    }.get(state["state"], f"stuck in {state['call']}")
+        "polling": f"polling in {state['call']}",
+    }.get(state["state"], f"blocked in {state['call']}")
 
 
 def _outcome(report: dict) -> str:
