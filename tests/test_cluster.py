@@ -1186,6 +1186,15 @@ def shown(out: list[dict]) -> str:
     return "\n".join(parts)
 
 
+@pytest.mark.parametrize("cell", ["%%px\nrank = 0", "%px rank = 0", "%%c\nint f(void);"])
+def test_a_kernel_that_was_restarted_says_that_it_has_no_ranks(cell, tmp_path):
+    notebook = Notebook(tmp_path, alone=False)
+    try:
+        assert "no ranks: it is new or was restarted" in shown(notebook.run(cell))
+    finally:
+        notebook.close()
+
+
 def test_all_that_the_ranks_print_is_shown(notebooks):
     """It comes by another way than the replies, and may come after them."""
     for turn in range(20):
