@@ -198,7 +198,7 @@ def test_memory_that_another_notebook_has_can_be_taken(cluster, ipython_director
     assert wait_for(lambda: not any(map(processes.alive, theirs)), 5)
     out, err = other.communicate("\n", timeout=LIMIT)
     assert f"ended by process {os.getpid()}, which took over their memory" in out, err
-    assert "ringside.start()" in out
+    assert "cluster = ringside.start(2)" in out
 
 
 def test_a_controller_that_answers_late_is_waited_for(cluster):

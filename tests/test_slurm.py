@@ -15,7 +15,7 @@ import pytest
 from slurm import nodes
 
 from ringside import ROOT, mpi
-from ringside.cluster.slurm import LOOK_EVERY
+from ringside.cluster.slurm import LOOK_EVERY, call, settings
 
 if lacking := nodes.missing():
     pytest.skip(
@@ -347,8 +347,27 @@ def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook
     assert f"job {job} was cancelled (scancel)" in told["text"]
     assert "asks for another job" in told["text"]
     assert "was cancelled" in notebook.run("cluster.view['rank']", error="ClusterError")["text"]
+    assert "cluster = ringside.start(4) asks" in told["text"]
     notebook.start(4)
     assert notebook.run("cluster.view['size']")["value"] == [4] * 4
+
+
+@pytest.mark.parametrize("file", ["", SETTINGS])
+@pytest.mark.parametrize(
+    "given",
+    [
+        {},
+        {"launcher": "local"},
+        {"launcher": "slurm"},
+        {"launcher": "slurm", "nodes": 2, "setup": ["module load gcc"], "time": "00:05:00"},
+    ],
+)
+def test_the_call_that_is_named_asks_for_the_same_again(given, file, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ringside.toml").write_text(file)
+    asked = settings(4, **given)
+    arguments = eval(call(4, asked).replace("ringside.start", "(lambda n, **given: given)"))
+    assert settings(4, **arguments) == asked
 
 
 def test_a_job_is_not_begun_a_second_time(notebook, slurm):
@@ -432,6 +451,32 @@ def test_a_setup_that_fails_is_shown_at_once(another):
     assert "failed while the ranks were starting" in failed["text"]
     assert "loading the compiler" in failed["text"]
     assert "module_that_is_not_there: command not found" in failed["text"]
+
+
+def test_a_line_of_setup_that_fails_in_silence_is_named(another):
+    failed = another.run(
+        "ringside.start(4, setup=['true', 'test -d /nowhere'])", error="ClusterError"
+    )
+    assert "a line of setup failed (exit status 1): test -d /nowhere" in failed["text"]
+
+
+def test_a_job_that_ends_without_a_word_is_no_lost_folder(another):
+    failed = another.run("ringside.start(4, begin='true')", LIMIT, error="ClusterError")
+    assert "and wrote nothing: see its setup, and begin" in failed["text"]
+
+
+def test_a_job_that_is_cancelled_before_it_began_is_told_as_that(another, slurm):
+    slurm.said("scontrol", "update", "nodename=n4", "state=drain", "reason=cleaning")
+    try:
+        before = set(jobs(slurm))
+        another.send("ringside.start(4)")
+        assert wait_for(lambda: "PENDING" in jobs(slurm).values(), CELL), jobs(slurm)
+        [job] = set(jobs(slurm)) - before
+        slurm.said("scancel", job)
+        told = another.answer(CELL)
+    finally:
+        slurm.said("scontrol", "update", "nodename=n4", "state=resume")
+    assert told["text"].endswith("was cancelled (scancel) while the ranks were starting"), told
 
 
 def test_ranks_that_do_not_know_of_each_other_are_told_as_that(another):

@@ -39,8 +39,8 @@ class Interrupted(KeyboardInterrupt):
 
     def __init__(self):
         super().__init__(
-            "while ranks were started, replaced or ended. Run cluster = ringside.start() next: it "
-            "gives ranks that are ready"
+            "while ranks were started, replaced or ended. Run the cell with ringside.start next: "
+            "it gives ranks that are ready"
         )
 
     def _render_traceback_(self) -> list[str]:

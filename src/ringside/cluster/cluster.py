@@ -13,7 +13,7 @@ from dataclasses import asdict
 from ringside import mpi
 from ringside.cluster import files, jobs, magic, room
 from ringside.cluster.keeper import Keeper
-from ringside.cluster.slurm import Asked, check, settings
+from ringside.cluster.slurm import Asked, call, check, settings
 from ringside.errors import ClusterError, Interrupted, RankDied
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
@@ -470,7 +470,7 @@ class Cluster:
         self._told = len(self._keeper.deaths)
         if failure is not None:
             if record is not None and record["job"]:
-                return _job_over(record)
+                return _job_over(record, call(self.n, self.place))
             return failure
         if record is None:
             return ClusterError(
@@ -542,7 +542,7 @@ class Cluster:
         """Why there are no ranks, and what to do."""
         return (
             f"the ranks of this notebook have been ended {self._ended or self._who_ended()}. Start "
-            "again with cluster = ringside.start(), then run the cells above again: the ranks' "
+            f"again with cluster = {call(self.n, self.place)}, then {_AGAIN}: the ranks' "
             "variables are gone"
         )
 
@@ -612,8 +612,8 @@ def _how(record: dict) -> str:
     return f"{who} died ({', '.join(parts)})"
 
 
-def _job_over(record: dict) -> RankDied:
-    """What is said of ranks whose job has ended with them."""
+def _job_over(record: dict, again: str) -> RankDied:
+    """What is said of ranks whose job has ended with them; `again` asks for another."""
     who = f"{_how(record)}, and with it its job" if _by_itself(record) else record["job"]
     if record["signal"] is not None and not record["where"]:
         # MPI libraries crash where another node is lost.
@@ -622,8 +622,8 @@ def _job_over(record: dict) -> RankDied:
         # So does their mpiexec, long before Slurm misses the node.
         who += ". No rank has said why: a node may have been lost (sinfo shows them, in a while)"
     text = (
-        f"{who}. The ranks' variables are gone. cluster = ringside.start() asks for another job; "
-        f"then {_AGAIN}"
+        f"{who}. The ranks' variables are gone. cluster = {again} asks for another job; then "
+        f"{_AGAIN}"
     )
     return RankDied(text, **{key: record[key] for key in ("rank", "signal", "exit_code", "where")})
 

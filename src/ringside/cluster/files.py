@@ -219,7 +219,7 @@ def clear(run: Path) -> None:
 
 
 def log_tail(run: Path, name: str, lines: int = 15) -> str:
-    """The end of a log, each line once, as every rank says the same."""
-    text = read(run, name)
-    seen = list(dict.fromkeys(line.rstrip() for line in text.splitlines() if line.strip()))
-    return "\n".join(seen[-lines:])
+    """The end of a log, each line once, as every rank says the same but for its addresses."""
+    written = [line.rstrip() for line in read(run, name).splitlines() if line.strip()]
+    last = {re.sub("0x[0-9a-f]+", "", line): line for line in written}
+    return "\n".join(list(last.values())[-lines:])

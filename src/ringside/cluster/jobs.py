@@ -70,8 +70,8 @@ class Job:
 def _environment(asked: Mapping[str, str]) -> dict[str, str]:
     """The environment for Slurm's commands.
 
-    A notebook may itself be in a job: what Slurm has set for that one is not for another. Nor is
-    what an sbatch variable would set in place of an option that is `asked` for.
+    A notebook may itself be in a job: what Slurm has set for that one is not for another. A user's
+    own defaults (SBATCH_...) count, but in place of an option that is `asked` for.
     """
     named = {f"SBATCH_{name.upper().replace('-', '_')}" for name in asked}
     if "time" in asked:

@@ -20,7 +20,7 @@ from ringside.cluster import files
 from ringside.cluster.deaths import death
 from ringside.cluster.jobs import Job
 from ringside.cluster.launcher import ControllerLauncher, RankLauncher
-from ringside.cluster.slurm import Asked, SlurmLauncher, address
+from ringside.cluster.slurm import Asked, SlurmLauncher, address, call
 from ringside.errors import ClusterError
 
 TICK = 0.03  # seconds between two looks at ranks that are starting
@@ -258,7 +258,7 @@ class Keeper:
         if job is None:
             await self._launch()
         else:
-            self.error = f"{job}. cluster = ringside.start() asks for another"
+            self.error = f"{job}. cluster = {call(self.n, self.asked)} asks for another"
             self._become("failed")
 
     async def _end_ranks(self, grace: float, n: int = 0) -> list[str]:
@@ -291,12 +291,17 @@ class Keeper:
         if files.taken_by(self.run).exists():
             return self._controller_ended()
         self._become("ending")
+        began = self.job is None or self.job.nodes
         await self._end_ranks(grace=0)
         log = files.log_tail(self.run, "engines.log")
         if log:
             self.error = f"{reason}. Their log ends with:\n{log}"
         elif self.asked is None:
             self.error = f"{reason}; no log"
+        elif not began:
+            self.error = reason
+        elif (self.run / "engines.log").exists():
+            self.error = f"{reason}, and wrote nothing: see its setup, and begin if you set it"
         else:
             self.error = (
                 f"{reason}, and nothing was written into {self.run}. If the nodes do not see that "

@@ -21,7 +21,7 @@ import sys
 import time
 import tomllib
 from contextlib import suppress
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
 from ipyparallel.cluster import launcher
@@ -84,6 +84,18 @@ def settings(n: int, launcher: str | None = None, **given) -> Asked | None:
     return replace(asked, nodes=min(asked.nodes, n))
 
 
+def call(n: int, asked: Asked | None) -> str:
+    """The call that starts n ranks in that place again, with what is not in `ringside.toml`."""
+    with suppress(TypeError, ValueError):
+        if settings(n) == asked:
+            return f"ringside.start({n})"
+    given = {"launcher": "local"}
+    if asked is not None:
+        given["launcher"] = "slurm"
+        given |= {name: is_ for name, is_ in asdict(asked).items() if is_ != getattr(Asked, name)}
+    return f"ringside.start({n}, {', '.join(f'{name}={is_!r}' for name, is_ in given.items())})"
+
+
 def _names(known: set[str]) -> str:
     return f"there are launcher, {', '.join(sorted(known))}"
 
@@ -116,6 +128,14 @@ def _checked(values: dict) -> Asked:
         if "\n" in value:
             raise ValueError(f"{name} is one line, not {value!r}")
     return Asked(**values | {"setup": tuple(setup)})
+
+
+def _told(setup: tuple[str, ...]) -> list[str]:
+    """These lines of a script; one that fails is named in its log, even where it said nothing."""
+    if not setup:
+        return []
+    say = 'echo "Ringside: a line of setup failed (exit status $?): $BASH_COMMAND"'
+    return [f"trap {shlex.quote(say)} ERR", *setup, "trap - ERR"]
 
 
 def address(asked: Asked) -> str:
@@ -211,7 +231,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
             *(f"#SBATCH --{name}={shlex.quote(text)}" for name, text in self.options(n).items()),
             "#SBATCH --no-requeue",
             "set -e",
-            *self.asked.setup,
+            *_told(self.asked.setup),
             *exports,
             f"export PATH={shlex.quote(str(Path(sys.prefix) / 'bin'))}:$PATH",
             f"{begin} {shlex.join(self.engine_cmd)}",
