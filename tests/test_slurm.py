@@ -171,18 +171,17 @@ def left(slurm) -> list[str]:
     """What is on the nodes of ranks: processes and shared memory."""
     found = []
     for node in slurm.nodes:
-        text = slurm.said("sh", "-c", "ps axo args; ls /dev/shm", node=node)
-        found += [f"{node}: {line}" for line in text.splitlines() if "ringside.engine" in line]
-        found += [
-            f"{node}: {line}" for line in text.splitlines() if "_shm_" in line or "sm_" in line
-        ]
+        processes = slurm.said("ps", "axo", "args", node=node).splitlines()
+        found += [f"{node}: {line}" for line in processes if "ringside.engine" in line]
+        shared = slurm.said("ls", "-A", "/dev/shm", node=node).splitlines()
+        found += [f"{node}: /dev/shm/{name}" for name in shared]
     return found
 
 
 # ---------------------------------------------------------------- starting
 
 
-def test_ranks_come_in_order_over_the_nodes(notebook):
+def test_ranks_come_in_order_over_the_nodes(notebook, slurm):
     shown = notebook.start()
     assert "job " in shown["shown"] and "job.sh" in shown["shown"]
     notebook.run("%%px\nplace = rank, socket.gethostname()")
@@ -194,6 +193,8 @@ def test_ranks_come_in_order_over_the_nodes(notebook):
     notebook.run("%%px\ncourse = os.environ['COURSE']")
     assert notebook.run("cluster.view['course']")["value"] == [setup] * RANKS
     assert notebook.run("cluster.cores()")["value"] == f"{RANKS} ranks on 4 nodes."
+    # Slurm ends them by SIGKILL when their time is over.
+    assert not any("/dev/shm" in line for line in left(slurm)), left(slurm)
 
 
 def test_the_script_is_shown_and_asks_for_what_was_asked(notebook):

@@ -86,14 +86,17 @@ def settings(n: int, launcher: str | None = None, **given) -> Asked | None:
 
 def call(n: int, asked: Asked | None) -> str:
     """The call that starts n ranks in that place again, with what is not in `ringside.toml`."""
+    found = None
     with suppress(TypeError, ValueError):
-        if settings(n) == asked:
-            return f"ringside.start({n})"
-    given = {"launcher": "local"}
+        found = settings(n)
+    given = {}
+    if (asked is None) != (found is None):
+        given["launcher"] = "local" if asked is None else "slurm"
     if asked is not None:
-        given["launcher"] = "slurm"
-        given |= {name: is_ for name, is_ in asdict(asked).items() if is_ != getattr(Asked, name)}
-    return f"ringside.start({n}, {', '.join(f'{name}={is_!r}' for name, is_ in given.items())})"
+        others = asdict(found or Asked())
+        given |= {name: is_ for name, is_ in asdict(asked).items() if is_ != others[name]}
+    words = [str(n), *(f"{name}={value!r}" for name, value in given.items())]
+    return f"ringside.start({', '.join(words)})"
 
 
 def _names(known: set[str]) -> str:

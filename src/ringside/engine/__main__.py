@@ -162,15 +162,17 @@ def require_all(MPI) -> None:
 
 
 def forget_shared_memory(MPI) -> None:
-    """Remove the names of what the ranks of a node share, which they keep: srun ends the others of
-    a rank that crashed by SIGKILL, and nobody on their node would remove it."""
+    """Remove the names of what the ranks of a node share, which they keep: Slurm ends ranks by
+    SIGKILL, when another crashed or the time is over, and nobody on their node would remove it."""
     from ringside.watch import scope
 
-    # Open MPI's ranks open each other's only when they first meet.
-    if mpi.family(MPI.Get_library_version()) != "mpich":
-        return
-    MPI.COMM_WORLD.Barrier()  # all have opened it
+    near = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
+    for step in range(1, near.size):  # Open MPI's open each other's when they first meet
+        to, source = (near.rank + step) % near.size, (near.rank - step) % near.size
+        near.Sendrecv(bytearray(1), to, recvbuf=bytearray(1), source=source)
+    near.Barrier()
     processes.remove(processes.shared_memory([os.getpid()]))
+    near.Free()
     scope.clear()
 
 
