@@ -134,7 +134,7 @@ const char *scope_likeness(int likeness) {
     }
 }
 
-static int size_of(MPI_Datatype type) { return (int)scope_bytes(1, type); }
+static long long size_of(MPI_Datatype type) { return scope_bytes(1, type); }
 
 /* count < 0: not all know it. Between two groups only the call is compared. */
 static void agree(const struct comm *c, struct record *p, long long count, MPI_Datatype type,
@@ -225,9 +225,32 @@ static int agreed(const struct comm *c, int root) {
 /* Of an intercommunicator no root is told in an event. */
 static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : root; }
 
+/* Open MPI's (5.0.11, 4.1.4) nonblocking exchanges with neighbours take the two of a periodic
+ * dimension of one or two ranks for each other, which its blocking ones do not. */
+static bool mixes_up(const struct comm *c, int name) {
+#ifdef OPEN_MPI
+    int topology = MPI_UNDEFINED, n = 0;
+    if (name != CALL_Neighbor_alltoall && name != CALL_Neighbor_alltoallv &&
+        name != CALL_Neighbor_alltoallw)
+        return false;
+    PMPI_Topo_test(c->handle, &topology);
+    if (topology != MPI_CART || PMPI_Cartdim_get(c->handle, &n) != MPI_SUCCESS)
+        return false;
+    int *const dims = calloc(3 * (size_t)n + 1, sizeof *dims), *const periods = dims + n;
+    bool found = false;
+    if (dims && PMPI_Cart_get(c->handle, n, dims, periods, periods + n) == MPI_SUCCESS)
+        for (int i = 0; i < n; i++)
+            found |= periods[i] && dims[i] <= 2;
+    free(dims);
+    return found;
+#else
+    return (void)c, (void)name, false;
+#endif
+}
+
 /* MPICH (5.0.2) loses count of its own messages in nonblocking collectives between two groups:
  * there the blocking ones are the library's own, once all have come. */
-static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist) || c->remote; }
+static bool whole(const struct comm *c, int name) { return c->remote || mixes_up(c, name); }
 
 #define AT_ROOT(a, b) (c->rank == root ? (a) : (b))
 /* Bytes of this rank's own part; where it stays in place, it is that of the other buffer. */
@@ -378,8 +401,10 @@ static bool gate_first(const struct comm *c) { return atomic_load(&scope.insist)
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
         agree(c, scope_enter(c, CALL_##name, agreed(c, ROOT)), COUNT, TYPE, OPERATION,           \
               GIVEN, TAKEN);                                                                     \
-        int err = gate_first(c) ? scope_gate(&call, c) : MPI_SUCCESS;                            \
-        if (!err && c->remote) {                                                                 \
+        const bool inside = whole(c, CALL_##name);                                               \
+        const bool gate = inside || atomic_load(&scope.insist);                                  \
+        int err = gate ? scope_gate(&call, c) : MPI_SUCCESS;                                     \
+        if (!err && inside) {                                                                    \
             scope_step_out(&call);                                                               \
             err = PMPI_##name##S(__VA_ARGS__, comm);                                             \
             scope_step_in(&call);                                                                \

@@ -392,13 +392,23 @@ int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_at
     return err;
 }
 
+MPI_Errhandler scope_mute(MPI_Comm comm) {
+    MPI_Errhandler before;
+    PMPI_Comm_get_errhandler(comm, &before);
+    PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    return before;
+}
+
+void scope_unmute(MPI_Comm comm, MPI_Errhandler before) {
+    PMPI_Comm_set_errhandler(comm, before);
+    PMPI_Errhandler_free(&before);
+}
+
 /* As freeing it would. Of a keyval that was freed the library may know no more: no error is raised,
  * and its attribute goes with the communicator. */
 static int delete_attributes(MPI_Comm comm) {
-    MPI_Errhandler before;
     int err = MPI_SUCCESS;
-    PMPI_Comm_get_errhandler(comm, &before);
-    PMPI_Comm_set_errhandler(comm, MPI_ERRORS_RETURN);
+    const MPI_Errhandler before = scope_mute(comm);
     for (const struct keyval *k = atomic_load(&keyvals); k && !err; k = k->next) {
         void *value;
         int found = 0;
@@ -406,8 +416,7 @@ static int delete_attributes(MPI_Comm comm) {
             PMPI_Comm_get_attr(comm, k->id, &value, &found) == MPI_SUCCESS && found)
             err = PMPI_Comm_delete_attr(comm, k->id);
     }
-    PMPI_Comm_set_errhandler(comm, before);
-    PMPI_Errhandler_free(&before);
+    scope_unmute(comm, before);
     return err;
 }
 

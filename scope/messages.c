@@ -4,6 +4,7 @@
  * can be left. A send is counted when it starts, a receive when it is complete. */
 #include "scope.h"
 
+#include <limits.h>
 #include <stdlib.h>
 #include <string.h>
 #include <stdio.h>
@@ -11,10 +12,11 @@
 enum how { STANDARD, SYNCHRONOUS, BUFFERED, READY };
 
 long long scope_bytes(count_t count, MPI_Datatype type) {
-    int size = 0;
+    MPI_Count size = 0;
+    long long bytes;
     if (type != MPI_DATATYPE_NULL) /* the library says so itself, to the program's own handler */
-        PMPI_Type_size(type, &size);
-    return (long long)count * size;
+        PMPI_Type_size_x(type, &size);
+    return __builtin_mul_overflow((long long)count, (long long)size, &bytes) ? LLONG_MAX : bytes;
 }
 
 /* Says what is wrong with a rank or a tag, in the program's terms: the library would speak of the
@@ -542,15 +544,20 @@ static void matched(struct comm *c, MPI_Message message, int peer, const MPI_Sta
     scope_count(HELD, c->number, peer, tag, 1);
 }
 
-/* Receives what matched probes took, as its senders may wait for that. */
+/* Receives what matched probes took, as its senders may wait for that; into no room, and that it is
+ * truncated is no error of the program's. */
 void scope_drop_messages(void) {
     for (struct held *one = helds; one; one = one->next) {
+        if (one->dead)
+            continue;
         MPI_Message message = one->message;
         MPI_Request request;
-        if (one->dead || PMPI_Imrecv(NULL, 0, MPI_BYTE, &message, &request) != MPI_SUCCESS)
-            continue; /* an error of truncation is none here */
-        one->dead = true;
-        scope_complete(&request, true, 1);
+        const MPI_Errhandler before = scope_mute(one->comm->handle);
+        if (PMPI_Imrecv(NULL, 0, MPI_BYTE, &message, &request) == MPI_SUCCESS) {
+            one->dead = true;
+            scope_complete(&request, true, 1);
+        }
+        scope_unmute(one->comm->handle, before);
     }
 }
 
@@ -702,7 +709,7 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
         if (!err) {                                                                              \
             under_way(request, c, was.flight);                                                   \
             err = scope_wait(&call, &request, &own);                                             \
-            err = err ? err : scope_truncated(&own, scope_bytes(count, type));                   \
+            err = err ? err : scope_truncated(c, &own, scope_bytes(count, type));                \
         }                                                                                        \
         if (!err) {                                                                              \
             scope_event(&call, c, was.peer, own.MPI_TAG, scope_received(&own), 0);               \

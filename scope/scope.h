@@ -450,7 +450,7 @@ int scope_bury(MPI_Request *request, struct op *op);
 void scope_event_of(const struct call *call, const struct op *was);
 void scope_copy_status(MPI_Status *to, const MPI_Status *from);
 long long scope_received(const MPI_Status *status);
-int scope_truncated(const MPI_Status *status, long long room); /* bytes, 0 where it does not tell */
+int scope_truncated(const struct comm *c, const MPI_Status *status, long long room);
 
 /* collectives.c */
 enum { NO_ROOT = INT_MIN, NO_OPERATION = -1 };
@@ -472,6 +472,9 @@ struct comm *scope_comm(MPI_Comm handle);
 int scope_peer(const struct comm *comm, int rank);
 int scope_comm_add(MPI_Comm handle); /* not under the lock: it waits for the other ranks */
 void scope_comm_remove(struct comm *comm);
+/* Its errors are returned, and to the scope alone; gives who hears of them else. */
+MPI_Errhandler scope_mute(MPI_Comm comm);
+void scope_unmute(MPI_Comm comm, MPI_Errhandler before);
 int scope_peek_idup(struct op *op, int *done);
 void scope_advance_idups(void);
 void scope_finish_idups(const struct comm *c); /* once all ranks are past a gate on it */

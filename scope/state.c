@@ -208,6 +208,21 @@ static void (*_Atomic listener)(int err);
  * itself; NULL: nobody. */
 void scope_listen(void (*who)(int err)) { atomic_store(&listener, who); }
 
+/* Tells the program's handler of an error that the scope has found. Where errors are fatal a library
+ * takes their code for its exit status: that of a code of our own would be nobody's. */
+static void raise_error(MPI_Comm comm, int err) {
+    char text[MPI_MAX_ERROR_STRING];
+    int length, class = err;
+    MPI_Errhandler handler;
+    PMPI_Comm_get_errhandler(comm, &handler);
+    if (handler == MPI_ERRORS_ARE_FATAL && PMPI_Error_string(err, text, &length) == MPI_SUCCESS) {
+        fprintf(stderr, "%s\n", text);
+        PMPI_Error_class(err, &class);
+    }
+    PMPI_Errhandler_free(&handler);
+    PMPI_Comm_call_errhandler(comm, class);
+}
+
 int scope_end(const struct call *call, const struct comm *comm, int err) {
     call->thread->waiting = NULL;
     if (!is_test(call->name))
@@ -219,8 +234,9 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
     scope_unlock();
     if (err != MPI_SUCCESS && err == scope.code)
         scope_outside_left(handle);
-    const bool own_error = err == scope.code || err == scope.no_rank || err == scope.no_tag;
-    if (err != MPI_SUCCESS && (call->silent || own_error))
+    if (err != MPI_SUCCESS && (err == scope.no_rank || err == scope.no_tag))
+        raise_error(handle, err);
+    else if (err != MPI_SUCCESS && (call->silent || err == scope.code))
         PMPI_Comm_call_errhandler(handle, err);
     void (*const who)(int) = atomic_load(&listener);
     if (who && err != MPI_SUCCESS && err != scope.code)
@@ -498,8 +514,9 @@ void scope_watch_helpers(double now) {
     for (const struct thread *t = scope.threads; t; t = t->next)
         others -= seconds_of(t->clock);
     others += others_queued();
-    /* less than before: a thread has ended */
-    helpers_share = last > 0 && others >= spent ? (others - spent) / (now - last) : 1;
+    /* Far less than before: a thread has ended. A little: the clocks are read one after the other. */
+    const double more = others - spent;
+    helpers_share = last > 0 && more > -0.001 ? more / (now - last) : 1;
     last = now;
     spent = others;
 }

@@ -26,7 +26,7 @@ long long scope_received(const MPI_Status *status) {
 
 /* MPICH (5.0.2) forgets now and then that a message was longer than its receive, when two threads
  * of a rank drive the library: its status still tells. */
-int scope_truncated(const MPI_Status *status, long long room) {
+int scope_truncated(const struct comm *c, const MPI_Status *status, long long room) {
     char text[MPI_MAX_ERROR_STRING];
     int cancelled = 0;
     if (scope_received(status) <= room)
@@ -38,6 +38,7 @@ int scope_truncated(const MPI_Status *status, long long room) {
              "Message truncated: the message from rank %d with tag %d has %lld bytes, and there is room for %lld",
              status->MPI_SOURCE, status->MPI_TAG, scope_received(status), room);
     PMPI_Add_error_string(scope.no_room, text);
+    PMPI_Comm_call_errhandler(c->handle, scope.no_room); /* as PMPI_Test would have */
     return scope.no_room;
 }
 
@@ -78,7 +79,7 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
         return err;
     *done = 1;
     if (!err && op && op->active && op->kind == RECV)
-        err = scope_truncated(status, op->bytes);
+        err = scope_truncated(op->comm, status, op->bytes);
     if (op && op->peeked)
         *status = op->status;
     if (op && op->active) {

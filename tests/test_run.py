@@ -714,3 +714,155 @@ def test_a_program_of_another_mpi_than_mpiexecs_is_refused(program, tmp_path, ca
     assert main(["run", "-n", "2", "--mpiexec", str(other), str(program)]) == 2
     said = capsys.readouterr().err
     assert "the program is built with" in said and "--mpiexec PATH" in said
+
+
+# ---- at the edges of the standard ----
+
+# What the standard has at its edges; the first argument says which.
+EDGES = r"""
+#include <mpi.h>
+#include <pthread.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int rank, size;
+
+static void receive_into_more_than_2_gb(void) { /* of which four numbers come */
+    MPI_Datatype type;
+    MPI_Request request;
+    MPI_Status status;
+    double sent[4] = {1, 2, 3, 4}, *room = malloc((size_t)1 << 31);
+    MPI_Type_contiguous(1 << 28, MPI_DOUBLE, &type);
+    MPI_Type_commit(&type);
+    for (int turn = 0; turn < 2; turn++) {
+        int count = -1;
+        if (rank == 0)
+            MPI_Send(sent, 4, MPI_DOUBLE, 1, 5, MPI_COMM_WORLD);
+        else if (rank == 1 && turn == 0)
+            MPI_Recv(room, 1, type, 0, 5, MPI_COMM_WORLD, &status);
+        else if (rank == 1) {
+            MPI_Irecv(room, 1, type, 0, 5, MPI_COMM_WORLD, &request);
+            MPI_Wait(&request, &status);
+        }
+        if (rank == 1) {
+            MPI_Get_count(&status, MPI_DOUBLE, &count);
+            printf("%d from %d, the last is %g\n", count, status.MPI_SOURCE, room[3]);
+        }
+    }
+    MPI_Type_free(&type);
+    free(room);
+}
+
+/* Each names the faces it sends; what comes is the neighbour's opposite face. */
+static void swap_faces(const int dims[3]) {
+    const int periods[3] = {1, 1, 1}, counts[6] = {1, 1, 1, 1, 1, 1}, at[6] = {0, 1, 2, 3, 4, 5};
+    const MPI_Aint places[6] = {0, 4, 8, 12, 16, 20};
+    const MPI_Datatype types[6] = {MPI_INT, MPI_INT, MPI_INT, MPI_INT, MPI_INT, MPI_INT};
+    int out[6], in[3][6], wrong = 0;
+    MPI_Comm grid;
+    MPI_Cart_create(MPI_COMM_WORLD, 3, dims, periods, 0, &grid);
+    for (int face = 0; face < 6; face++)
+        out[face] = 10 * rank + face;
+    MPI_Neighbor_alltoall(out, 1, MPI_INT, in[0], 1, MPI_INT, grid);
+    MPI_Neighbor_alltoallv(out, counts, at, MPI_INT, in[1], counts, at, MPI_INT, grid);
+    MPI_Neighbor_alltoallw(out, counts, places, types, in[2], counts, places, types, grid);
+    for (int face = 0; face < 6; face++) {
+        int low, high;
+        MPI_Cart_shift(grid, face / 2, 1, &low, &high);
+        for (int way = 0; way < 3; way++)
+            wrong += in[way][face] != 10 * (face % 2 ? high : low) + (face ^ 1);
+    }
+    printf("%d wrong\n", wrong);
+    MPI_Comm_free(&grid);
+}
+
+static void *receives(void *unused) {
+    int value;
+    MPI_Recv(&value, 1, MPI_INT, 1 - rank, 5, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    return unused;
+}
+
+static void wait_for_a_thread_that_receives(void) {
+    pthread_t thread;
+    pthread_create(&thread, NULL, receives, NULL);
+    pthread_join(thread, NULL);
+}
+
+static void hold_a_message(void) {
+    MPI_Message message;
+    int value = 0;
+    if (rank == 0) {
+        MPI_Ssend(&value, 1, MPI_INT, 1, 1, MPI_COMM_WORLD);
+    } else {
+        MPI_Mprobe(0, 1, MPI_COMM_WORLD, &message, MPI_STATUS_IGNORE);
+        MPI_Recv(&value, 1, MPI_INT, 0, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    }
+}
+
+int main(int argc, char **argv) {
+    int level, value = 0;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    if (strcmp(argv[1], "2 GB") == 0)
+        receive_into_more_than_2_gb();
+    if (strcmp(argv[1], "faces") == 0)
+        swap_faces((int[3]){size < 2 ? 1 : 2, size / 2 > 1 ? size / 2 : 1, 1});
+    if (strcmp(argv[1], "join") == 0)
+        wait_for_a_thread_that_receives();
+    if (strcmp(argv[1], "held") == 0)
+        hold_a_message();
+    if (strcmp(argv[1], "roots") == 0)
+        MPI_Bcast(&value, 1, MPI_INT, rank == 2, MPI_COMM_WORLD);
+    if (strcmp(argv[1], "no rank") == 0)
+        MPI_Send(&value, 1, MPI_INT, size, 0, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def edges(tmp_path_factory) -> Path:
+    return compile_c(EDGES, tmp_path_factory.mktemp("edges") / "edges", "-pthread")
+
+
+def test_a_receive_may_have_room_for_more_than_2_gb(run, edges):
+    done = run(2, edges, "2 GB")
+    assert lines(done.stdout) == ["4 from 0, the last is 4"] * 2, done.stderr
+    assert done.returncode == 0
+
+
+@pytest.mark.parametrize("ranks", [1, 2, 4, 6])
+def test_neighbours_on_both_sides_may_be_one_rank(run, edges, ranks):
+    """Open MPI's nonblocking exchange takes one side for the other there."""
+    done = run(ranks, edges, "faces")
+    assert lines(done.stdout) == ["0 wrong"] * ranks, done.stderr
+
+
+def test_a_thread_that_waits_for_a_stuck_one_does_not_hide_it(run, edges):
+    done = run(2, "--quiet", 3, edges, "join")
+    assert done.returncode == 122
+    assert "rank 0: MPI_Recv from rank 1 (tag 5), edges.c:" in done.stderr.decode()
+
+
+def test_a_message_that_a_matched_probe_holds_does_not_end_the_program(run, edges):
+    """Its errors are fatal, and to the scope the message is one that is cut off."""
+    done = run(2, edges, "held")
+    assert done.returncode == 120, done.stderr
+    assert "rank 1: MPI_Recv from rank 0 (tag 2), edges.c:" in done.stderr.decode()
+
+
+def test_calls_that_do_not_fit_are_named_with_what_differs(run, edges):
+    done = run(3, edges, "roots")
+    said = lines(done.stderr)
+    assert done.returncode == 121
+    assert "  ranks 0 and 1: MPI_Bcast, root 0, 4 B" in said
+    assert "  rank 2: MPI_Bcast, root 1, 4 B" in said
+
+
+def test_an_error_that_the_scope_finds_ends_a_program_as_the_librarys_own_would(run, edges):
+    done = run(2, edges, "no rank")
+    assert done.returncode == 6  # MPI_ERR_RANK of both libraries
+    assert "MPI_Send to rank 2: no such rank" in done.stderr.decode()

@@ -399,9 +399,13 @@ def introduced(directory: Path) -> list[dict]:
 
 
 def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
-    """The verdict's first sentence, what every rank does and where, and what became of it."""
+    """The verdict's first sentence, calls that do not fit, what every rank does and where, and what
+    became of it."""
     verdict = waitfor.verdict(report)
     yield f"Ringside: {verdict.sentences[0]}"
+    if unlike := waitfor.alike(waitfor.entered(report)):
+        yield from (f"  {calls}" for calls in unlike)
+        yield "By the time this was found:"
     states = report["states"]
     shown = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
     for state in shown:
