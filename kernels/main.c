@@ -8,6 +8,7 @@
 
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -24,7 +25,7 @@ enum { DONE = 0, WRONG_DATA = 1, BAD_INPUT = 2, MPI_FAILED = 3 };
 
 struct options {
     const char *variant, *source;
-    long long count, reps, warmup;
+    long long count, reps, warmup, ranks;
     int64_t settings[RINGSIDE_MAX_SETTINGS];
     int help;
 };
@@ -55,7 +56,8 @@ static void print_help(void) {
            "  --%-9s message length, in %s (%" PRId64 "; at most %" PRId64 ")\n"
            "  --reps      timed and verified repetitions (10)\n"
            "  --warmup    repetitions before these, verified but not printed (1)\n"
-           "  --source    what the column `source` says (mpiexec)\n",
+           "  --source    what the column `source` says (mpiexec)\n"
+           "  --ranks     how many were begun: refused where they do not know of each other\n",
            kernel->unit, kernel->unit, kernel->unit, kernel->default_count, kernel->maximum_count);
     for (const struct ringside_setting *s = kernel->settings; s->name != NULL; s++)
         printf("  --%-9s %s (%" PRId64 ")\n", s->name, s->meaning, s->default_value);
@@ -106,6 +108,8 @@ static int read_option(const char *option, const char *value, struct options *op
     if (strcmp(name, "warmup") == 0)
         return read_count(option, value, 0, RINGSIDE_MAX_REPETITIONS / 2, &options->warmup, why,
                           room);
+    if (strcmp(name, "ranks") == 0)
+        return read_count(option, value, 1, INT_MAX, &options->ranks, why, room);
     for (int i = 0; kernel->settings[i].name != NULL; i++) {
         const struct ringside_setting *s = &kernel->settings[i];
         if (strcmp(name, s->name) != 0)
@@ -254,10 +258,11 @@ static int run(int rank, const struct options *options) {
 int main(int argc, char **argv) {
     struct options options = {.source = "mpiexec", .count = kernel->default_count, .warmup = 1};
     char why[512] = "";
-    int rank = 0, status = DONE;
+    int rank = 0, size = 0, status = DONE;
     must(MPI_Init(&argc, &argv), "MPI_Init");
     must(MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN), "MPI_Comm_set_errhandler");
     must(MPI_Comm_rank(MPI_COMM_WORLD, &rank), "MPI_Comm_rank");
+    must(MPI_Comm_size(MPI_COMM_WORLD, &size), "MPI_Comm_size");
 
     if (!read_options(argc, argv, &options, why, sizeof why)) {
         status = BAD_INPUT;
@@ -268,6 +273,14 @@ int main(int argc, char **argv) {
     } else if (options.help) {
         if (rank == 0)
             print_help();
+    } else if (options.ranks > 0 && options.ranks != size) {
+        status = BAD_INPUT;
+        if (rank == 0)
+            fprintf(stderr,
+                    NAME ": %lld ranks were begun, and this one was told that it is one of %d: the "
+                         "command that begins them (mpiexec, srun --mpi=...) and the MPI library do "
+                         "not belong together\n",
+                    options.ranks, size);
     } else if (options.variant == NULL) {
         must(print_table(kernel, options.count, options.settings, (int)options.reps, &status),
              "the exchange");

@@ -426,6 +426,26 @@ def test_the_example_is_sound():
     assert tables.Point("ring", "separated_waits", 4, 40_000_000) in plan.points
 
 
+def test_between_nodes_only_what_can_be_there_is_measured():
+    entry = {"kernel": "halo", "ranks": [8], "nodes": [1, 2], "bytes": [8]}
+    plan = sweeps.plan({"source": "slurm", "sweep": [entry]})
+    near, far = ({p.variant for p in plan.points if p.nodes == nodes} for nodes in (1, 2))
+    partitioned = {"partitioned"} if mpi.kind() == "openmpi" else set()
+    assert near == set(kernels.variants("halo"))
+    assert near - far == {"shared_window"} | partitioned
+    with pytest.raises(campaign.CampaignError, match="shared_window: between nodes this cannot be"):
+        sweeps.plan({"source": "slurm", "sweep": [entry | {"variants": ["shared_window"]}]})
+
+
+@pytest.mark.parametrize(("kernel", "variant"), [("pingpong", "blocking"), ("ring", "parity")])
+def test_ranks_that_do_not_know_of_each_other_are_told_as_that(kernel, variant):
+    """As where srun and the MPI library do not speak the same PMI: each is alone."""
+    words = [kernels.directory() / "bin" / kernel, "--variant", variant, "--ranks", "2"]
+    done = subprocess.run(words, env=mpi.environment(), capture_output=True, text=True, timeout=60)
+    assert done.returncode == 2
+    assert f"{kernel}: 2 ranks were begun, and this one was told that it is one of 1" in done.stderr
+
+
 def test_time_left_follows_the_size():
     def point(size):
         return tables.Point("ringshift", "sendrecv", 1, size)

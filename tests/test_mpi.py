@@ -1,5 +1,6 @@
 """Which MPI library the environment has, and that two of them are never mixed."""
 
+import os
 import re
 import subprocess
 import sys
@@ -7,7 +8,7 @@ import sys
 import pytest
 from ranks import python
 
-from ringside import mpi
+from ringside import ROOT, mpi
 
 VERSIONS = {
     "Open MPI v4.1.4, package: Debian OpenMPI, ident: 4.1.4": "openmpi",
@@ -62,8 +63,53 @@ def test_kernels_of_another_library_than_mpi4pys_are_refused(tmp_path):
         check=False,
     )
     assert done.returncode == 1
-    assert f"built with {other}, and mpi4py loads /" in done.stderr
+    assert f"built with {other}, and the kernels or mpi4py load /" in done.stderr
     assert "make kernels" in done.stderr
+
+
+def test_a_scope_of_another_library_than_mpiexecs_is_refused():
+    """mpi4py takes the library that is there: each rank would be a world of its own."""
+    other = {"mpich": "openmpi", "openmpi": "mpich"}[mpi.kind()]
+    done = subprocess.run(
+        [sys.executable, "-c", MIXTURE, *loaded_by_the_scope()],
+        env=os.environ | {"RINGSIDE_MPI": other},
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert f"the scope is built with {mpi.FAMILIES[mpi.kind()]}" in done.stderr
+    assert "make kernels" in done.stderr
+
+
+def loaded_by_the_scope() -> list[str]:
+    """The MPI library that the scope loads."""
+    words = ["ldd", ROOT / "kernels" / "build" / mpi.name() / "libscope.so"]
+    said = subprocess.run(words, capture_output=True, text=True, check=True).stdout
+    return re.findall(r"=> (\S+/libmpi\w*\.so\S*)", said)[:1]
+
+
+def test_a_start_without_its_mpiexec_says_so_and_the_next_one_works(tmp_path):
+    """What is cleaned up after it may not hide why it failed."""
+    code = (
+        "import ringside; from ringside import mpi; own = mpi.mpiexec\n"
+        "def gone(): raise FileNotFoundError('There is no mpiexec')\n"
+        "mpi.mpiexec = gone\n"
+        "try: ringside.start(2)\n"
+        "except Exception as error: print('said', type(error).__name__, error)\n"
+        "mpi.mpiexec = own; print('then', ringside.start(2).n)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        env=os.environ | {"IPYTHONDIR": str(tmp_path), "IPP_NONINTERACTIVE": "1"},
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    assert "said ClusterError There is no mpiexec" in done.stdout, done.stderr
+    assert "then 2" in done.stdout, done.stderr
 
 
 def test_an_mpiexec_of_another_library_is_refused(tmp_path, monkeypatch):

@@ -371,6 +371,28 @@ def test_the_call_that_is_named_asks_for_the_same_again(given, file, tmp_path, m
     assert settings(4, **arguments) == asked
 
 
+@pytest.mark.parametrize(
+    "file",
+    [
+        'launcher = "slurm"\nnodes = 4\n',
+        '[Cluster]\nlauncher = "slurm"\n',
+        "cluster = 3\n",
+        '[cluster]\nlauncher = "pbs"\n',
+        '[cluster]\nnodes = "four"\n',
+        "[cluster]\nnode = 4\n",
+        "[cluster\n",
+    ],
+)
+def test_settings_that_cannot_be_are_refused_with_the_name_of_their_file(
+    file, tmp_path, monkeypatch
+):
+    """Ignored, they would start ranks on the login node."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ringside.toml").write_text(file)
+    with pytest.raises((TypeError, ValueError), match=r"ringside\.toml cannot be used: "):
+        settings(4)
+
+
 def test_a_job_is_not_begun_a_second_time(notebook, slurm):
     """Nobody would speak to the ranks of a requeued job."""
     notebook.start(4)

@@ -403,10 +403,10 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
     became of it."""
     verdict = waitfor.verdict(report)
     yield f"Ringside: {verdict.sentences[0]}"
-    if unlike := waitfor.alike(waitfor.entered(report)):
-        yield from (f"  {calls}" for calls in unlike)
+    states, entered = report["states"], waitfor.entered(report)
+    if any(words != states[rank]["call"] for rank, words in entered.items()):
+        yield from (f"  {calls}" for calls in waitfor.alike(entered))
         yield "By the time this was found:"
-    states = report["states"]
     shown = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
     for state in shown:
         place = places.get(state["rank"])

@@ -86,6 +86,7 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
         variables |= super().get_env() | {
             "PATH": os.pathsep.join(path),
             "RINGSIDE_RUN": str(self.run),
+            "RINGSIDE_MPI": mpi.kind(),
             "PYTHONUNBUFFERED": "1",
             # One machine: loopback and shared memory only, and crashes are reported by Python.
             "HYDRA_IFACE": "lo",
@@ -116,5 +117,6 @@ class RankLauncher(_Logged, launcher.MPIEngineSetLauncher):
         files.end_ranks(self.run)
         with suppress(TimeoutError):
             await self.join(files.GRACE)
-        processes.kill_group(self.pid)
+        if self.pid > 0:  # else mpiexec never ran
+            processes.kill_group(self.pid)
         await super().stop()

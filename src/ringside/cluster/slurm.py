@@ -61,23 +61,18 @@ def settings(n: int, launcher: str | None = None, **given) -> Asked | None:
     lessons of many ranks and of few. Raises ValueError or TypeError, naming the file, for what
     neither knows, and for more nodes than ranks where these are given.
     """
-    file, found = _file()
     known = {field.name for field in fields(Asked)}
-    for name in found.keys() - known - {"launcher"}:
-        raise ValueError(f"{file} has an unknown setting {name!r} in [cluster]: {_names(known)}")
+    found, beside = _file(known)
     for name in given.keys() - known:
         raise TypeError(f"start() has no argument {name!r}: {_names(known)}")
     wanted = {name: value for name, value in given.items() if value is not None}
-    where = launcher if launcher is not None else found.get("launcher", "local")
+    where = _launcher(launcher) if launcher is not None else beside
     if where == "local":
         if wanted:
             raise ValueError(
                 f"{', '.join(sorted(wanted))}: this is for a job of Slurm. Say launcher='slurm' too"
             )
         return None
-    if where != "slurm":
-        raise ValueError(f"there is no launcher {where!r}: say 'local' or 'slurm'")
-    found.pop("launcher", None)
     asked = _checked(found | wanted)
     if asked.nodes > n and "nodes" in wanted:
         raise ValueError(f"{n} ranks cannot be on {asked.nodes} nodes: ask for at most {n} nodes")
@@ -103,17 +98,32 @@ def _names(known: set[str]) -> str:
     return f"there are launcher, {', '.join(sorted(known))}"
 
 
-def _file() -> tuple[Path | None, dict]:
-    """The nearest settings, from the working directory upwards, and where they are."""
+def _file(known: set[str]) -> tuple[dict, str]:
+    """The nearest settings, from the working directory upwards, and the launcher that they name."""
     here = Path.cwd()
-    for folder in (here, *here.parents):
-        path = folder / SETTINGS
-        if path.is_file():
-            try:
-                return path, dict(tomllib.loads(path.read_text()).get("cluster", {}))
-            except (OSError, ValueError) as error:
-                raise ValueError(f"{path} cannot be read: {error}") from None
-    return None, {}
+    path = next((at for d in (here, *here.parents) if (at := d / SETTINGS).is_file()), None)
+    if path is None:
+        return {}, "local"
+    try:
+        read = tomllib.loads(path.read_text())
+        found = read.get("cluster")
+        if read.keys() - {"cluster"} or (read and not isinstance(found, dict)):
+            raise ValueError("it has to begin with the line [cluster], and only settings follow")
+        found = dict(found or {})
+        where = _launcher(found.pop("launcher", "local"))
+        for name in found.keys() - known:
+            raise ValueError(f"there is no setting {name!r}: {_names(known)}")
+        _checked(found)
+    except (OSError, TypeError, ValueError) as error:
+        kind = TypeError if isinstance(error, TypeError) else ValueError
+        raise kind(f"{path} cannot be used: {error}") from None
+    return found, where
+
+
+def _launcher(name: str) -> str:
+    if name not in ("local", "slurm"):
+        raise ValueError(f"there is no launcher {name!r}: say 'local' or 'slurm'")
+    return name
 
 
 def _checked(values: dict) -> Asked:
@@ -249,6 +259,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         return {
             "RINGSIDE_RUN": str(self.run),
             "RINGSIDE_JOB": self._name,
+            "RINGSIDE_MPI": mpi.kind(),
             "IPYTHONDIR": str(self.run.parent.parent),
             **self.cluster_env,
             "PYTHONUNBUFFERED": "1",

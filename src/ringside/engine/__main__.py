@@ -13,9 +13,10 @@ import socket
 import sys
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
-from ringside import mpi, processes
+from ringside import ROOT, mpi, processes
 from ringside.cluster import files
 from ringside.errors import PREFIX
 
@@ -131,7 +132,10 @@ def load_mpi():
     try:
         scope.load()
     except OSError as error:
-        sys.exit(f"{PREFIX} the scope library did not load ({error}). Build it: make kernels")
+        sys.exit(
+            f"{PREFIX} the scope library did not load ({error}). Build it: make kernels. If it is "
+            "built, modules or setup may have set LD_LIBRARY_PATH to another library's folder"
+        )
     try:
         refuse_mixture()
         from mpi4py import MPI
@@ -148,6 +152,7 @@ def load_mpi():
 def require_all(MPI) -> None:
     """End this process with a plain message when not all ranks of its job are in MPI_COMM_WORLD."""
     wanted, found = int(os.environ["RINGSIDE_RANKS"]), MPI.COMM_WORLD.Get_size()
+    pmi = "pmix" if mpi.family(MPI.Get_library_version()) == "openmpi" else "pmi2"
     if found != wanted:
         processes.remove(processes.shared_memory([os.getpid()]))  # the job may end before MPI does
         if launch_rank():
@@ -157,7 +162,7 @@ def require_all(MPI) -> None:
             f"{PREFIX} on {socket.gethostname()} a rank was told that it is {MPI.COMM_WORLD.rank} "
             f"of {found}, and {wanted} were begun: the command that begins them and the MPI "
             "library speak different dialects (PMI). Name another: ringside.start(..., "
-            "begin='srun --mpi=pmi2'); `srun --mpi=list` lists what this Slurm speaks"
+            f"begin='srun --mpi={pmi}'); `srun --mpi=list` lists what this Slurm speaks"
         )
 
 
@@ -177,18 +182,29 @@ def forget_shared_memory(MPI) -> None:
 
 
 def refuse_mixture():
-    """Ends the process where mpi4py would bring another MPI library than the scope has brought."""
+    """Ends the process where scope and kernels have brought another MPI library than mpi4py would,
+    or than the mpiexec is of."""
     from importlib.util import find_spec
 
     ours = mpi.loaded()
+    with suppress(OSError):  # not built, or not for this machine: said when they are called
+        ctypes.CDLL(str(ROOT / "kernels" / "build" / mpi.name() / "libkernels.so"))
     if module := find_spec("mpi4py.MPI"):
         ctypes.CDLL(module.origin)  # loads its library, and begins nothing
     if theirs := mpi.loaded() - ours:
         sys.exit(
-            f"{PREFIX} the scope and the kernels are built with {', '.join(sorted(ours))}, and "
-            f"mpi4py loads {', '.join(sorted(theirs))}: two MPI libraries do not work together. "
-            "Build them with the compiler of mpi4py's: make kernels, with the MPI= of this "
-            "environment"
+            f"{PREFIX} the scope is built with {', '.join(sorted(ours))}, and the kernels or "
+            f"mpi4py load {', '.join(sorted(theirs))}: two MPI libraries do not work together. "
+            "Build scope and kernels with the compiler of mpi4py's: make kernels, with the MPI= of "
+            "this environment"
+        )
+    begun, kind = os.environ.get("RINGSIDE_MPI"), mpi.family(" ".join(Path(p).name for p in ours))
+    if begun and kind and kind != begun:
+        sys.exit(
+            f"{PREFIX} the scope is built with {mpi.FAMILIES[kind]} ({', '.join(sorted(ours))}), "
+            f"and this environment ({sys.prefix}) is one of {mpi.FAMILIES[begun]}'s: two MPI "
+            "libraries do not work together. Build scope and kernels with the environment's own "
+            "compiler: make kernels, with its MPI="
         )
 
 

@@ -103,7 +103,7 @@ def cancel(plan: Plan, tell: Tell) -> int:
         jobs.ask("scancel", *(job.id for job in rest.values()))
     deadline, left = time.monotonic() + CANCEL_LIMIT, rest
     while left and time.monotonic() < deadline:
-        tell(f"cancelled; waiting for the end of {len(left)} jobs")
+        tell(f"cancelled; waiting for the end of {len(left)} {'job' if len(left) == 1 else 'jobs'}")
         time.sleep(SOON)
         left = look(plan, tell)
     if left:

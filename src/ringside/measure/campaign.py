@@ -110,7 +110,10 @@ def cancel(sweep) -> int:
             count = batch.cancel(ready, tell)
         finally:
             points.put_together(ready)
-    tell(f"{count} jobs cancelled; what was measured is in {ready.results}", last=True)
+    tell(
+        f"{count} {'job' if count == 1 else 'jobs'} cancelled; what was measured is in {ready.results}",
+        last=True,
+    )
     return count
 
 

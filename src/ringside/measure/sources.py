@@ -59,6 +59,7 @@ def program(plan: Plan, point: Point) -> list[str]:
     words = [kernels.directory() / "bin" / point.kernel, "--variant", point.variant]
     words += [f"--{kernels.unit(point.kernel)}", point.bytes // kernels.unit_bytes(point.kernel)]
     words += ["--reps", plan.repetitions, "--warmup", plan.warmup, "--source", plan.source]
+    words += ["--ranks", point.ranks]
     settings = plan.settings[point.program].items()
     words += [word for name, value in settings for word in (f"--{name}", value)]
     return [str(word) for word in words]

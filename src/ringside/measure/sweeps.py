@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from ringside import kernels
+from ringside import kernels, mpi
 from ringside.cluster.room import RANKS_A_CORE
 from ringside.errors import CampaignError
 from ringside.measure.sources import SOURCES
@@ -212,6 +212,12 @@ def _points(
         variants = _list(given.get("variants", kernels.variants(kernel)), '["parity"]')
         for variant in variants:
             kernels.check(kernel, variant)
+        apart = any(nodes and nodes > 1 for nodes in spread)
+        if "variants" in given and apart and (near := [v for v in variants if not _reaches(v)]):
+            raise ValueError(
+                f"{', '.join(near)}: between nodes this cannot be with {mpi.library()}. Give a "
+                "[[sweep]] with nodes = [1] to it."
+            )
     with _at(where, "settings"):
         if not isinstance(settings, dict):
             raise ValueError(f"they must be named numbers such as {{ trips = 1 }}: {settings!r}.")
@@ -231,7 +237,13 @@ def _points(
         lengths = [_length(kernel, variants[0], n) for n in _lengths(given["bytes"])]
     named = dict(zip(kernels.settings(kernel), chosen, strict=True))
     for variant, n, nodes, length in product(variants, ranks, spread, lengths):
-        yield Point(kernel, variant, n, length, nodes), named
+        if not nodes or nodes == 1 or _reaches(variant):
+            yield Point(kernel, variant, n, length, nodes), named
+
+
+def _reaches(variant: str) -> bool:
+    """Whether it can be between nodes: kernels/halo.c refuses those that cannot."""
+    return variant != "shared_window" and (variant != "partitioned" or mpi.kind() != "openmpi")
 
 
 def _list(given, example: str) -> list:
