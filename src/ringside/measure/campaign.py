@@ -110,10 +110,8 @@ def cancel(sweep) -> int:
             count = batch.cancel(ready, tell)
         finally:
             points.put_together(ready)
-    tell(
-        f"{count} {'job' if count == 1 else 'jobs'} cancelled; what was measured is in {ready.results}",
-        last=True,
-    )
+    ended = "1 job" if count == 1 else f"{count} jobs"
+    tell(f"{ended} cancelled; what was measured is in {ready.results}", last=True)
     return count
 
 
