@@ -457,8 +457,9 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
     if (!text.at)
         return;
     say(&text, "{\"kind\":\"%s\",\"round\":%d,\"generation\":%d,\"seconds\":%.6f,\"quiet\":%g,"
-               "\"drained\":%d,\"renewed\":%d,\"failed\":%s,\"ranks\":",
-        kinds[kind], scope.round, scope.generation, seconds, scope.quiet_limit, drained, renewed,
+               "\"insist\":%s,\"drained\":%d,\"renewed\":%d,\"failed\":%s,\"ranks\":",
+        kinds[kind], scope.round, scope.generation, seconds, scope.quiet_limit,
+        atomic_load(&scope.insist) ? "true" : "false", drained, renewed,
         failed ? "true" : "false");
     say_stuck(&text, verdict);
     say(&text, ",\"mismatch\":");

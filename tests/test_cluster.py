@@ -848,6 +848,13 @@ def test_who_lets_go_of_what_is_being_sent_learns_how_to_keep_it(view):
     assert "keep both, and call Wait" in "\n".join(caught.value.render_traceback())
 
 
+def test_a_rank_that_was_meant_and_is_taken_for_a_buffer_is_explained(view):
+    cell = "comm.send('text' * 9, dest=(rank + 1) % size)\ncomm.recv((rank - 1) % size)"
+    with pytest.raises(CompositeError, match="truncated") as caught:
+        view.execute(cell)
+    assert "Name the rank: recv(source=0)" in "\n".join(caught.value.render_traceback())
+
+
 @pytest.mark.parametrize("cell", ["exit()", "quit()"])
 def test_a_cell_that_asks_to_exit_leaves_the_ranks(view, cell):
     before = view.apply_sync(os.getpid)
@@ -1184,6 +1191,22 @@ def shown(out: list[dict]) -> str:
         parts.append(content.get("text") or "\n".join(content.get("traceback", ())))
         parts.append(content.get("data", {}).get("text/plain", ""))
     return "\n".join(parts)
+
+
+def test_a_magic_below_the_first_line_says_where_it_belongs(notebooks):
+    for out in notebooks("# first\n%%px\nrank = 0"):
+        assert "%%px has to be the very first line of its cell" in shown(out)
+
+
+def test_an_error_of_all_ranks_is_shown_once_though_they_number_their_cells_apart(notebooks):
+    notebooks("%%px --targets 0\npass")
+    for out in notebooks("%%px\n1 +"):
+        assert shown(out).count("SyntaxError") == 1 and "ranks 0, 1, 2 and 3:" in shown(out)
+
+
+def test_an_error_shows_the_magic_as_it_stands_in_the_cell(notebooks):
+    for out in notebooks("%%px\nraise ValueError('why')"):
+        assert re.search(r"\b1 %%px\n", re.sub(r"\x1b\[[\d;]*m", "", shown(out)))
 
 
 @pytest.mark.parametrize("cell", ["%%px\nrank = 0", "%px rank = 0", "%%c\nint f(void);"])

@@ -44,6 +44,7 @@ def report(kind, states, ranks=(), **more):
         "renewed": 0,
         "failed": False,
         "quiet": 20.0,
+        "insist": False,
         "mismatch": None,
         "ranks": list(ranks),
         "states": states,
@@ -204,6 +205,27 @@ def test_a_rank_that_raised_is_told_from_one_that_has_finished():
     told = waitfor.verdict(report("starved", states, [0])).sentences[0]
     wanted = "for rank 1, whose cell has ended in an error, and for rank 2, where no cell runs."
     assert told.endswith(wanted)
+
+
+def test_who_waits_for_any_rank_does_not_wait_for_one():
+    anyone = need("recv", 1, 2, 3, peer=-1)
+    states = [state(0, "MPI_Recv", anyone), state(1), state(2), state(3)]
+    told = waitfor.verdict(report("starved", states, [0])).sentences[0]
+    assert told.endswith("Rank 0 waits for any of ranks 1, 2 and 3, where no cell runs.")
+    states[3] |= {"failed": True}
+    told = waitfor.verdict(report("starved", states, [0])).sentences[0]
+    wanted = (
+        "of ranks 1 and 2, where no cell runs, or for rank 3, whose cell has ended in an error."
+    )
+    assert told.endswith(wanted)
+
+
+def test_a_send_that_waits_because_it_was_asked_to_says_so():
+    states = [state(r, "MPI_Send", need("send", 1 - r)) for r in range(2)]
+    plain = waitfor.verdict(report("deadlock", states, [0, 1]))
+    insisted = waitfor.verdict(report("deadlock", states, [0, 1], insist=True))
+    assert "insist" not in str(plain)
+    assert "cluster.insist(False) takes that back" in str(insisted)
 
 
 def test_calls_that_mpi4py_makes_unasked_are_explained():

@@ -45,6 +45,7 @@ OUTPUT_LIMIT = 5.0  # seconds for what ranks printed to come after their replies
 LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
 OTHERS_LEAVE = 1.0  # seconds other cells get to end that end with a stuck one
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+_CELL = re.compile(r"In\[\d+\]")  # as an error names the cell that raised it
 EXTRACT = 6  # lines of a rank's own traceback shown beside a verdict
 _ASIDE = (
     "This cell's ranks were not stuck: what ends a stuck cell takes all ranks out of their calls. "
@@ -169,10 +170,12 @@ class RankErrors(error.CompositeError):
         """Which ranks, what they raised, and the lines of the traceback."""
         alike = {}
         for name, text, traceback, info in self.elist:
-            alike.setdefault((name, text, traceback or ""), []).append(info.get("engine_id"))
+            # Ranks number the cells they have run, each for itself.
+            same = name, _CELL.sub("", text), _CELL.sub("", traceback or "")
+            alike.setdefault(same, (text, traceback or "", []))[2].append(info.get("engine_id"))
         return [
             (waitfor.in_words(ranks), f"{name}: {text}", traceback.splitlines())
-            for (name, text, traceback), ranks in alike.items()
+            for (name, *_), (text, traceback, ranks) in alike.items()
         ]
 
     def __str__(self):
@@ -626,8 +629,8 @@ class Client(ipp.Client):
                 note = f"{_ASIDE}\n{note}"
             led = [info["engine_id"] for *_, info in parts if info.get("led")]
             return _ERRORS.get(verdict.kind, Deadlock)(verdict, errors, note=note, led=led)
-        ranks = ", ".join(str(info.get("engine_id")) for *_, info in parts)
-        left = f"ranks {ranks} left their cell" if len(parts) > 1 else f"rank {ranks} left its cell"
+        ranks = waitfor.in_words([info.get("engine_id") for *_, info in parts])
+        left = f"{ranks} left {'their' if len(parts) > 1 else 'its'} cell"
         return Stopped(verdict, errors, f"Stopped: {left}.", note)
 
     def _see_stop_followed(self) -> None:

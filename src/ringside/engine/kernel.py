@@ -75,9 +75,11 @@ class RingsideShell(ZMQInteractiveShell):
         super().showtraceback((type(value), value, value.__traceback__), *args, **kwargs)
 
     def _showtraceback(self, etype, evalue, stb):
-        """IPython's own, with an error of the MPI library in plain words."""
+        """IPython's own, with an error of the MPI library in plain words, and `%%px` as it stands
+        in the cell (client.py makes a comment of it)."""
         text, words = str(evalue), plain(evalue)
-        super()._showtraceback(etype, evalue, [part.replace(text, words) for part in stb])
+        parts = [part.replace(text, words).replace("# %%px", "%%px") for part in stb]
+        super()._showtraceback(etype, evalue, parts)
 
 
 class RingsideKernel(IPythonParallelKernel):

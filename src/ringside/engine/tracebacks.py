@@ -34,21 +34,31 @@ def without_library(traceback):
 
 
 def with_advice(error: BaseException) -> BaseException:
-    """The error; of mpi4py's for want of an array, with what takes any object; of MPICH's (5.0)
-    for an array that its sender has let go of meanwhile, with what keeps it."""
+    """The error; of mpi4py's for want of an array, with what takes any object; of a recv whose
+    buffer was meant as a rank, with how to name it; of MPICH's (5.0) for an array that its sender
+    has let go of meanwhile, with what keeps it."""
     if "process_vm_readv failed" in str(error):
         error.add_note(
             "The array of this message was gone before it was fetched. An Isend needs it until its "
             "request is waited for: keep both, and call Wait."
         )
+    codes = [frame.f_code for frame, _ in tracebacks.walk_tb(error.__traceback__)]
+    called = [code.co_name for code in codes if code.co_filename.startswith("src/mpi4py/")]
+    method = next(iter(called), "")
     if isinstance(error, TypeError) and str(error).startswith(_NO_ARRAY):
-        codes = [frame.f_code for frame, _ in tracebacks.walk_tb(error.__traceback__)]
-        called = [code.co_name for code in codes if code.co_filename.startswith("src/mpi4py/")]
-        if called and re.search(r"[Cc]omm\.[A-Z]\w*$", called[0]):
+        if re.search(r"[Cc]omm\.[A-Z]\w*$", method):
             error.add_note(
                 "Methods with a capital letter (Send, Recv, Bcast) carry arrays, those without "
                 "(send, recv, bcast) any Python object."
             )
+    elif "truncated" in str(error) and method.endswith("Comm.recv"):
+        # Without a buffer it makes room for whatever comes.
+        error.add_note("The first argument of recv is a buffer. Name the rank: recv(source=0).")
+    elif "truncated" in str(error) and method.endswith("Comm.Recv"):
+        error.add_note(
+            "If it was sent by send, without a capital letter: that packs an object, which is "
+            "longer than its numbers and is received by recv."
+        )
     return error
 
 

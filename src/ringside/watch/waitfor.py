@@ -73,6 +73,8 @@ def verdict(report: dict) -> Verdict:
         case _:
             calls = {states[rank]["call"] for rank in stuck}
             advice = [words for call, words in _BY_MPI4PY.items() if call in calls]
+            if report["insist"] and "MPI_Send" in calls:
+                advice.append(_INSIST)
     return Verdict(
         kind=report["kind"],
         cause=cause,
@@ -330,9 +332,15 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
         return wrong[0]
     for edge in arrows:
         if states[edge.target]["state"] == "idle":
-            return "finished", (
-                f"rank {edge.source} waits for rank {edge.target}, {which(states[edge.target])}."
+            doing: dict[str, list[int]] = {}
+            for other in arrows if edge.enough else [edge]:
+                if other.source == edge.source:
+                    doing.setdefault(which(states[other.target]), []).append(other.target)
+            them = ", or for ".join(
+                f"{'any of ' if len(ranks) > 1 else ''}{in_words(ranks)}, {what}"
+                for what, ranks in doing.items()
             )
+            return "finished", f"rank {edge.source} waits for {them}."
     return "circle", f"{in_words(stuck)} wait for each other."
 
 
@@ -346,6 +354,10 @@ _ALIKE = (
     "All ranks of a communicator make the same collective calls in the same order, with the same "
     "root and operation, and hand in as much as is taken out. Calls that do not fit hang, fail, or "
     "end with data that mean nothing."
+)
+_INSIST = (
+    "cluster.insist(True) has been called: no MPI_Send ends before its message is received, "
+    "however short it is. cluster.insist(False) takes that back."
 )
 _BY_MPI4PY = {
     "MPI_Comm_dup": (
