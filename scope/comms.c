@@ -825,7 +825,7 @@ int MPI_Comm_free(MPI_Comm *comm) {
 static bool is_under_way(struct op *op) {
     int done = 0;
     MPI_Status status;
-    return op && op->active && !op->dead && scope_peek(op, &done, &status) == MPI_SUCCESS && !done;
+    return op && op->active && !op->dead && scope_look(op, &done, &status) == MPI_SUCCESS && !done;
 }
 
 /* MPI_Comm_disconnect ends when all communication has (MPI 5.0, 11.10.4): it is waited for where

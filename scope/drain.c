@@ -77,7 +77,7 @@ static bool has_message(const struct op *op, const MPI_Status *status) {
 static bool close_op(struct op *op, struct unreceived *left, int lefts) {
     MPI_Status status;
     int done = 0;
-    scope_peek(op, &done, &status);
+    scope_look(op, &done, &status);
     if (!done)
         return false;
     scope_op_complete(op, &status);

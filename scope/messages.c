@@ -469,7 +469,7 @@ int MPI_Request_free(MPI_Request *request) {
         return scope_end(&call, c, MPI_SUCCESS);
     }
     const bool open = op && op->active && !op->counted && !op->dead;
-    if (open && scope_peek(op, &done, &status) == MPI_SUCCESS && done)
+    if (open && scope_look(op, &done, &status) == MPI_SUCCESS && done)
         scope_op_complete(op, &status);
     if (open && !done && op->kind == RECV) {
         op->freed = true;

@@ -209,7 +209,7 @@ static int earlier(const struct comm *c, int source, int tag, double posted) {
             op->scheduled || op->generation != scope.generation || op->posted >= posted)
             continue;
         if (from == ANY_PEER || label == ANY_LABEL) {
-            if (scope_peek(op, &done, &status) != MPI_SUCCESS || !done)
+            if (scope_look(op, &done, &status) != MPI_SUCCESS || !done)
                 continue;
             from = scope_peer(c, status.MPI_SOURCE);
             label = status.MPI_TAG;
@@ -303,7 +303,7 @@ bool scope_held(struct op *op) {
         return false;
     if (op->kind != SEND && op->kind != RECV && !(op->kind == UNKNOWN && op->flight))
         return false;
-    if (scope_peek(op, &done, &status) != MPI_SUCCESS)
+    if (scope_look(op, &done, &status) != MPI_SUCCESS)
         return false; /* nothing is delayed that has failed */
     if (!done)
         return true;
@@ -324,7 +324,7 @@ void scope_network_advance(bool inside) {
         if (!op->active || op->dead || op->scheduled || op->generation != scope.generation ||
             (op->kind != SEND && op->kind != RECV && !probed) || (op->kind == SEND && op->counted))
             continue;
-        if (scope_peek(op, &done, &status) != MPI_SUCCESS || !done)
+        if (scope_look(op, &done, &status) != MPI_SUCCESS || !done)
             continue;
         if (!op->counted)
             scope.epoch++;

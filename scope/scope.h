@@ -416,6 +416,7 @@ void scope_ops_of_comm(const struct comm *comm);
 void scope_refresh(void);
 /* Is the request complete? Leaves it to its owner. */
 int scope_peek(struct op *op, int *done, MPI_Status *status);
+int scope_look(struct op *op, int *done, MPI_Status *status);
 /* Every op, in no order: for (struct op *op = scope_first(); op; op = scope_next(op)) */
 struct op *scope_first(void);
 struct op *scope_next(const struct op *op);

@@ -800,6 +800,19 @@ static void hold_a_message(void) {
     }
 }
 
+static void leave_a_message_cut_off(void) {
+    MPI_Request request;
+    int numbers[100] = {0}, one;
+    if (rank == 0) {
+        MPI_Send(numbers, 100, MPI_INT, 1, 1, MPI_COMM_WORLD);
+        MPI_Recv(&one, 1, MPI_INT, 1, 2, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    } else {
+        MPI_Irecv(&one, 1, MPI_INT, 0, 1, MPI_COMM_WORLD, &request);
+        MPI_Recv(numbers, 1, MPI_INT, 0, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        MPI_Wait(&request, MPI_STATUS_IGNORE);
+    }
+}
+
 int main(int argc, char **argv) {
     int level, value = 0;
     MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
@@ -813,6 +826,8 @@ int main(int argc, char **argv) {
         wait_for_a_thread_that_receives();
     if (strcmp(argv[1], "held") == 0)
         hold_a_message();
+    if (strcmp(argv[1], "cut off") == 0)
+        leave_a_message_cut_off();
     if (strcmp(argv[1], "roots") == 0)
         MPI_Bcast(&value, 1, MPI_INT, rank == 2, MPI_COMM_WORLD);
     if (strcmp(argv[1], "no rank") == 0)
@@ -852,6 +867,13 @@ def test_a_message_that_a_matched_probe_holds_does_not_end_the_program(run, edge
     done = run(2, edges, "held")
     assert done.returncode == 120, done.stderr
     assert "rank 1: MPI_Recv from rank 0 (tag 2), edges.c:" in done.stderr.decode()
+
+
+def test_a_message_cut_off_that_nobody_has_asked_for_does_not_end_the_program(run, edges):
+    """The library may raise its error when the scope asks whether it is there."""
+    done = run(2, edges, "cut off")
+    assert done.returncode == 120, done.stderr
+    assert b"Deadlock: 0 -> 1 -> 0, each waits for the next." in done.stderr
 
 
 def test_calls_that_do_not_fit_are_named_with_what_differs(run, edges):
