@@ -848,11 +848,19 @@ def test_who_lets_go_of_what_is_being_sent_learns_how_to_keep_it(view):
     assert "keep both, and call Wait" in "\n".join(caught.value.render_traceback())
 
 
-def test_a_rank_that_was_meant_and_is_taken_for_a_buffer_is_explained(view):
-    cell = "comm.send('text' * 9, dest=(rank + 1) % size)\ncomm.recv((rank - 1) % size)"
-    with pytest.raises(CompositeError, match="truncated") as caught:
+@pytest.mark.parametrize(
+    ("send", "receive", "advice"),
+    [
+        ("send('text' * 9, {})", "recv((rank - 1) % size)", "Name the rank: recv(source=0)"),
+        ("send('text' * 9, {})", "Recv(bytearray(1))", "sent by send, without a capital"),
+        ("Send(b'text' * 9, {})", "recv()", "came from Send, with a capital letter"),
+    ],
+)
+def test_a_message_that_its_receive_does_not_fit_is_explained(view, send, receive, advice):
+    cell = f"comm.{send.format('(rank + 1) % size')}\ncomm.{receive}"
+    with pytest.raises(CompositeError) as caught:
         view.execute(cell)
-    assert "Name the rank: recv(source=0)" in "\n".join(caught.value.render_traceback())
+    assert advice in "\n".join(caught.value.render_traceback())
 
 
 @pytest.mark.parametrize("cell", ["exit()", "quit()"])

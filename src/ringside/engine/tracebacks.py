@@ -1,5 +1,6 @@
 """How an error that ends a cell reads."""
 
+import pickle
 import re
 import traceback as tracebacks
 import types
@@ -35,8 +36,9 @@ def without_library(traceback):
 
 def with_advice(error: BaseException) -> BaseException:
     """The error; of mpi4py's for want of an array, with what takes any object; of a recv whose
-    buffer was meant as a rank, with how to name it; of MPICH's (5.0) for an array that its sender
-    has let go of meanwhile, with what keeps it."""
+    buffer was meant as a rank, with how to name it; of send and Recv, or Send and recv, with what
+    goes together; of MPICH's (5.0) for an array that its sender has let go of meanwhile, with what
+    keeps it."""
     if "process_vm_readv failed" in str(error):
         error.add_note(
             "The array of this message was gone before it was fetched. An Isend needs it until its "
@@ -51,6 +53,11 @@ def with_advice(error: BaseException) -> BaseException:
                 "Methods with a capital letter (Send, Recv, Bcast) carry arrays, those without "
                 "(send, recv, bcast) any Python object."
             )
+    elif isinstance(error, pickle.UnpicklingError) and method.endswith("Comm.recv"):
+        error.add_note(
+            "recv takes what send has packed. This message came from Send, with a capital letter: "
+            "Recv takes that, into an array."
+        )
     elif "truncated" in str(error) and method.endswith("Comm.recv"):
         # Without a buffer it makes room for whatever comes.
         error.add_note("The first argument of recv is a buffer. Name the rank: recv(source=0).")
