@@ -783,9 +783,14 @@ static void *receives(void *unused) {
     return unused;
 }
 
-static void wait_for_a_thread_that_receives(void) {
+static void *meets(void *unused) {
+    MPI_Barrier(MPI_COMM_WORLD);
+    return unused;
+}
+
+static void wait_for_a_thread_that(void *(*does)(void *)) {
     pthread_t thread;
-    pthread_create(&thread, NULL, receives, NULL);
+    pthread_create(&thread, NULL, does, NULL);
     pthread_join(thread, NULL);
 }
 
@@ -823,7 +828,9 @@ int main(int argc, char **argv) {
     if (strcmp(argv[1], "faces") == 0)
         swap_faces((int[3]){size < 2 ? 1 : 2, size / 2 > 1 ? size / 2 : 1, 1});
     if (strcmp(argv[1], "join") == 0)
-        wait_for_a_thread_that_receives();
+        wait_for_a_thread_that(receives);
+    if (strcmp(argv[1], "join, one") == 0 && rank == 1)
+        wait_for_a_thread_that(meets);
     if (strcmp(argv[1], "held") == 0)
         hold_a_message();
     if (strcmp(argv[1], "cut off") == 0)
@@ -860,6 +867,13 @@ def test_a_thread_that_waits_for_a_stuck_one_does_not_hide_it(run, edges):
     done = run(2, "--quiet", 3, edges, "join")
     assert done.returncode == 122
     assert "rank 0: MPI_Recv from rank 1 (tag 5), edges.c:" in done.stderr.decode()
+
+
+def test_the_call_of_a_thread_that_does_not_fit_is_named(run, edges):
+    """Its rank computes, as another thread of it does."""
+    done = run(2, edges, "join, one")
+    assert done.returncode == 121
+    assert {"  rank 0: MPI_Finalize", "  rank 1: MPI_Barrier"} <= set(lines(done.stderr))
 
 
 def test_a_message_that_a_matched_probe_holds_does_not_end_the_program(run, edges):

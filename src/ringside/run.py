@@ -404,18 +404,19 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
     verdict = waitfor.verdict(report)
     yield f"Ringside: {verdict.sentences[0]}"
     states, entered = report["states"], waitfor.entered(report)
-    if any(words != states[rank]["call"] for rank, words in entered.items()):
+    shown = {r: s["call"] for r, s in enumerate(states) if s["state"] != "computing"}
+    if any(words != shown.get(rank) for rank, words in entered.items()):
         yield from (f"  {calls}" for calls in waitfor.alike(entered))
         yield "By the time this was found:"
-    shown = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
-    for state in shown:
+    told = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
+    for state in told:
         place = places.get(state["rank"])
         line = waitfor.line(state)
         if state["call"] == "MPI_Finalize":
             line = f"rank {state['rank']}: MPI_Finalize, the end of its program"
         yield f"  {line}" + (f", {place}" if place else "")
-    if len(shown) < len(states):
-        yield f"  ({len(states) - len(shown)} ranks more)"
+    if len(told) < len(states):
+        yield f"  ({len(states) - len(told)} ranks more)"
     status = _STATUS.get(report["kind"], DEADLOCK)
     yield f"Ringside: the program was ended; the exit status is {status}."
 
