@@ -81,7 +81,10 @@ _ENDS = {
     "mismatch": (ENDS, "All ranks of a communicator make the same collective calls, in one order."),
     "stopped": (ENDS, _HANGS),
     "late": (ENDS, f"It was still at work after {LIMIT:.0f} s, and needs well under one."),
-    "raised": ("runs without an error", "An error on one rank ends the program on all."),
+    "raised": (
+        "runs without an error",
+        "Under mpiexec an error on one rank ends the program on all.",
+    ),
     "died": ("does not crash", "A rank that dies takes the others with it."),
 }
 
