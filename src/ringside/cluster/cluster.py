@@ -194,11 +194,8 @@ class Cluster:
             _say(f"{_ranks(n)} ready after {time.monotonic() - begun:.1f} s", last=True)
         else:
             self._freshen(deadline)
-            _say(
-                f"{n} ranks were running and are yours, their variables cleared: run the cells below "
-                "again",
-                last=True,
-            )
+            yours = f"{n} ranks were running and are yours, their variables cleared"
+            _say(f"{yours}: run the cells below again", last=True)
 
     def _make_room(self, n: int, deadline: float) -> None:
         """A directory of its own; those of clusters whose processes were all killed are cleared."""
