@@ -67,6 +67,30 @@ static void cancel(struct op *op) {
     PMPI_Cancel(op->generalized ? &op->part[0] : &op->request);
 }
 
+static int by_age(const void *a, const void *b) {
+    const struct op *one = *(struct op *const *)a, *other = *(struct op *const *)b;
+    return (one->serial > other->serial) - (one->serial < other->serial);
+}
+
+/* The oldest first: a library looks for each from the beginning of its list, and there it is. */
+static void cancel_receives(void) {
+    struct op **open = malloc((size_t)(scope.n_ops + 1) * sizeof *open);
+    int n = 0;
+    for (struct op *op = scope_first(); op; op = scope_next(op)) {
+        if (!op->active || op->counted || op->kind != RECV || op->dead)
+            continue;
+        if (open)
+            open[n++] = op;
+        else
+            cancel(op);
+    }
+    if (n > 0)
+        qsort(open, (size_t)n, sizeof *open, by_age);
+    for (int i = 0; i < n; i++)
+        cancel(open[i]);
+    free(open);
+}
+
 static bool has_message(const struct op *op, const MPI_Status *status) {
     int cancelled = 0;
     PMPI_Test_cancelled(status, &cancelled);
@@ -101,9 +125,7 @@ static int drain(struct unreceived *left, int lefts, bool uncounted) {
     const double start = scope_now();
     int taken = 0;
     scope_drop_messages();
-    for (struct op *op = scope_first(); op; op = scope_next(op))
-        if (op->active && !op->counted && op->kind == RECV && !op->dead)
-            cancel(op);
+    cancel_receives();
     for (bool open = true, awaited = true; open || awaited;) {
         open = awaited = false;
         for (struct op *op = scope_first(); op; op = scope_next(op))

@@ -314,19 +314,26 @@ static void say_targets(struct text *text, const struct report *all, int rank,
     free(target);
 }
 
-static void say_rows(struct text *text, const struct report *report, const struct report *all,
-                     int kind_of_row) {
+/* Returns how many it has not told: no sentence has room for more than so many before one rank. */
+static int say_rows(struct text *text, const struct report *report, const struct report *all,
+                    int kind_of_row) {
     static const char *const kinds[] = {"send",   "recv",   "probe",  "collective",
                                         "window", "buffer", "unknown"};
-    enum { MANY = 64 }; /* of which a picture or a sentence makes nothing */
+    enum { MANY = 64 };
     const char *comma = "";
-    int told = 0;
+    int *told = calloc((size_t)scope.size + 1, sizeof *told); /* the last: of no single rank */
+    int untold = 0;
     say(text, "[");
-    for (int i = 0; i < report->rows && told < MANY; i++) {
+    for (int i = 0; i < report->rows; i++) {
         const struct record *r = &report->row[i];
         if (r->row != kind_of_row)
             continue;
-        told++;
+        const int peer = r->peer >= 0 && r->peer < scope.size ? r->peer : scope.size;
+        if (!told || told[peer] == MANY) {
+            untold += r->count > 1 ? r->count : 1;
+            continue;
+        }
+        told[peer]++;
         say(text, "%s{\"kind\":\"%s\",\"comm\":%d,\"peer\":%d,\"tag\":%d,\"bytes\":%lld,"
                   "\"index\":%d,\"count\":%d,\"members\":",
             comma, kinds[r->kind], r->comm, r->peer, r->tag, r->size, r->index, r->count);
@@ -339,6 +346,8 @@ static void say_rows(struct text *text, const struct report *report, const struc
         comma = ",";
     }
     say(text, "]");
+    free(told);
+    return untold;
 }
 
 static const char *const kinds[] = {"running",   "starved", "deadlock", "mismatch",
@@ -385,8 +394,8 @@ static void say_report(struct text *text, const struct report *report, const str
         report->rank, states[report->state], report->name ? scope_names[report->name] : "",
         report->since, mode == ANY ? "any" : "all", report->cell,
         report->failed ? "true" : "false");
-    say_rows(text, report, all, NEEDS);
-    say(text, ",\"posted\":");
+    const int untold = say_rows(text, report, all, NEEDS);
+    say(text, ",\"untold\":%d,\"posted\":", untold);
     say_rows(text, report, all, POSTED);
     say(text, ",\"entered\":");
     say_entered(text, report);
@@ -441,10 +450,11 @@ static void say_partly(struct text *text, const struct report *reports,
     say(text, "}");
 }
 
+enum { MANY_UNRECEIVED = 64 };
+
 static void say_unreceived(struct text *text, const struct unreceived *left, int lefts) {
-    enum { MANY = 64 };
     say(text, "[");
-    for (int i = 0; i < lefts && i < MANY; i++)
+    for (int i = 0; i < lefts && i < MANY_UNRECEIVED; i++)
         say(text, "%s{\"source\":%d,\"dest\":%d,\"tag\":%d,\"comm\":%d,\"count\":%lld}",
             i ? "," : "", left[i].source, left[i].dest, left[i].tag, left[i].comm, left[i].count);
     say(text, "]");
@@ -484,14 +494,17 @@ void scope_tell_left(const struct report *reports, const struct unreceived *left
         return;
     say(&text, "\"unreceived\":");
     say_unreceived(&text, left, lefts);
-    say(&text, ",\"partly\":");
+    long long untold = 0;
+    for (int i = MANY_UNRECEIVED; i < lefts; i++)
+        untold += left[i].count;
+    say(&text, ",\"untold\":%lld,\"partly\":", untold);
     say_partly(&text, reports, partly);
     free(scope.leftover);
     scope.leftover = text.at;
 }
 
 char *scope_settled_text(void) {
-    static const char nothing[] = "\"unreceived\":[],\"partly\":null";
+    static const char nothing[] = "\"unreceived\":[],\"untold\":0,\"partly\":null";
     struct text text = {.at = malloc(1024), .room = 1024};
     if (!text.at)
         return NULL;

@@ -805,6 +805,17 @@ static void hold_a_message(void) {
     }
 }
 
+static void wait_for_many(int receives) { /* from each of the others */
+    MPI_Request *request = malloc((size_t)(receives * size) * sizeof *request);
+    int n = 0;
+    for (int i = 0; i < receives; i++)
+        for (int from = 0; from < size; from++)
+            if (from != rank)
+                MPI_Irecv(NULL, 0, MPI_INT, from, i % 1000, MPI_COMM_WORLD, &request[n++]);
+    MPI_Waitall(n, request, MPI_STATUSES_IGNORE);
+    free(request);
+}
+
 static void leave_a_message_cut_off(void) {
     MPI_Request request;
     int numbers[100] = {0}, one;
@@ -835,6 +846,8 @@ int main(int argc, char **argv) {
         hold_a_message();
     if (strcmp(argv[1], "cut off") == 0)
         leave_a_message_cut_off();
+    if (strcmp(argv[1], "many") == 0)
+        wait_for_many(20000);
     if (strcmp(argv[1], "roots") == 0)
         MPI_Bcast(&value, 1, MPI_INT, rank == 2, MPI_COMM_WORLD);
     if (strcmp(argv[1], "no rank") == 0)
@@ -896,6 +909,14 @@ def test_calls_that_do_not_fit_are_named_with_what_differs(run, edges):
     assert done.returncode == 121
     assert "  ranks 0 and 1: MPI_Bcast, root 0, 4 B" in said
     assert "  rank 2: MPI_Bcast, root 1, 4 B" in said
+
+
+def test_all_receives_that_are_open_are_counted(run, edges):
+    """Those of every rank, though not all are named."""
+    done = run(3, edges, "many")
+    assert done.returncode == 120
+    assert "rank 0: MPI_Waitall for" in done.stderr.decode()
+    assert done.stderr.decode().count(" and 39996 more") == 3
 
 
 def test_an_error_that_the_scope_finds_ends_a_program_as_the_librarys_own_would(run, edges):

@@ -228,6 +228,26 @@ def test_messages_left_over_are_told_once_and_stay(view):
     assert view.client[3]["got"] == "later"
 
 
+def test_all_messages_left_over_are_counted(view):
+    code = "if rank == 0: requests = [comm.isend(0, dest=1, tag=tag) for tag in range(100)]"
+    told = view.execute(code, block=False)
+    told.get()
+    told.wait_for_output(5)
+    assert "(tag 2), and 97 more. They stay" in " ".join("".join(told.stderr).split())
+    view.execute("if rank == 1: got = [comm.recv(tag=tag) for tag in range(100)]").get()
+
+
+def test_every_rank_that_is_waited_for_is_seen_behind_many_receives(view):
+    verdict = stuck(
+        view,
+        "if rank == 0: MPI.Request.Waitall([comm.Irecv(np.zeros(1), source, tag)"
+        " for source in range(1, size) for tag in range(100)])",
+    )
+    states = verdict.report["states"]
+    assert {edge.target for edge in waitfor.edges(states) if edge.source == 0} == {1, 2, 3}
+    assert "and 296 more" in waitfor.line(states[0])
+
+
 def test_a_thread_of_the_cell_may_help(view):
     """The rank that waits for it is not stuck, and one that is gone helps nobody."""
     code = """

@@ -471,7 +471,8 @@ def _call(state: dict) -> str:
 
 def _missing(labels: list[str]) -> list[str]:
     """What is missing, in short lines."""
-    more = [f"and {len(labels) - 2} more"] if len(labels) > 3 else []
+    left = len(labels) - 2
+    more = [f"and {left if left < 50 else 'many'} more"] if left > 1 else []  # not all are told
     shown = labels if not more else labels[:2]
     return [line for label in shown + more for line in textwrap.wrap(label, 24)]
 

@@ -106,11 +106,14 @@ def cleared(report: dict) -> str:
     )
 
 
-def unreceived(messages: Sequence[dict]) -> str:
-    """One line on the messages that a cell sent and nobody received."""
+def unreceived(messages: Sequence[dict], untold: int = 0) -> str:
+    """One line on the messages that a cell sent and nobody received.
+
+    untold: how many there are that `messages` does not name.
+    """
     which = [_left_over(message) for message in messages[:3]]
     if len(messages) > 3:
-        more = sum(message["count"] for message in messages[3:])
+        more = untold + sum(message["count"] for message in messages[3:])
         which.append(f"and {more} more")
     alone = len(messages) == 1 and messages[0]["count"] == 1
     they, them = ("It stays", "it") if alone else ("They stay", "them")
@@ -202,7 +205,8 @@ def line(state: dict) -> str:
     started = call.startswith(("MPI_Wait", "MPI_Test", "MPI_Request"))  # by an earlier call
     needs = [words for need in state["needs"] if (words := _need(need, started))]
     joint = " or " if state["mode"] == "any" else " and "
-    what = joint.join(needs[:4]) + (f"{joint}{len(needs) - 4} more" if len(needs) > 4 else "")
+    more = len(needs) - 4 + state.get("untold", 0)
+    what = joint.join(needs[:4]) + (f"{joint}{more} more" if len(needs) > 4 else "")
     what = f"for {what}" if started and what else what
     tests = call.removeprefix("MPI_").startswith(
         TESTS
