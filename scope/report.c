@@ -144,9 +144,10 @@ static void waiters(struct report *report, bool idle, int *room) {
     }
     const int threads = idle ? n - 1 : n; /* the main thread is always one of them */
     const int silent = helpers - (n > 1 ? n - 1 : 0);
-    const bool works = waiting + asleep < threads || (!idle && waiting == 0);
-    if (works || (waiting > 0 && scope_travels()) ||
-        (silent + asleep > 0 && !scope_helpers_rest()))
+    const bool works = waiting + asleep < threads || (!idle && waiting == 0) ||
+                       (silent + asleep > 0 && !scope_helpers_rest());
+    report->travels = !works && waiting > 0 && scope_travels();
+    if (works || report->travels)
         report->state = COMPUTING;
     else if (polling || silent > 0 || (asleep > 0 && !idle))
         report->state = POLLING;
@@ -391,7 +392,7 @@ static void say_report(struct text *text, const struct report *report, const str
             mode = report->row[i].kind;
     say(text, "{\"rank\":%d,\"state\":\"%s\",\"call\":\"%s\",\"since\":%.6f,\"mode\":\"%s\","
               "\"cell\":%d,\"failed\":%s,\"needs\":",
-        report->rank, states[report->state], report->name ? scope_names[report->name] : "",
+        report->rank, report->travels ? "under way" : states[report->state], report->name ? scope_names[report->name] : "",
         report->since, mode == ANY ? "any" : "all", report->cell,
         report->failed ? "true" : "false");
     const int untold = say_rows(text, report, all, NEEDS);

@@ -117,6 +117,7 @@ struct report {
     bool uncounted; /* it knows of messages that are in no count */
     bool did;      /* it has communicated in this cell */
     bool failed;   /* its cell has ended in an error */
+    bool travels;  /* it waits only for messages that are on the network, which count as work */
     bool quiet;    /* to it nothing has changed for as long as a loop of tests may go on */
     long long epoch; /* grows whenever anything here may have changed */
     double since;    /* seconds the rank has been in this call */

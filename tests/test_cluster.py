@@ -129,17 +129,19 @@ def test_starting_after_a_stop(tmp_path):
         first.stop()
         second = ringside.start(2)
         print(first, second, second.view.apply_sync(lambda: 1))
-        try:
-            first.view.execute("1")
-        except ringside.cluster.ClusterError as error:
-            print(error)
+        for ask in (lambda: first.view.execute("1"), lambda: first.network(1e-3)):
+            try:
+                ask()
+            except ringside.cluster.ClusterError as error:
+                print(error)
         second.stop()
         second.stop()
     """
     out, err = run_python(code, tmp_path).communicate(timeout=2 * LIMIT)
     lines = out.splitlines()
     assert lines[0] == "<Cluster of 2 ranks, stopped> <Cluster of 2 ranks, running> [1, 1]", err
-    assert "have been ended by cluster.stop(). Start again" in lines[1]
+    assert all("have been ended by cluster.stop(). Start again" in line for line in lines[1:])
+    assert len(lines) == 3
     assert err == ""
 
 

@@ -7,7 +7,7 @@ import pytest
 from ipyparallel import Reference
 
 import ringside
-from ringside import campaign, draw
+from ringside import campaign, draw, waitfor
 from ringside.cluster import ClusterError
 from ringside.errors import CampaignError
 from ringside.watch.network import checked
@@ -73,6 +73,21 @@ def test_a_small_send_does_not_wait(lens):
     lens.network(5 * LATENCY, BANDWIDTH)
     (sent, _), (received, _), *_ = run(lens, "send, small, 0, 1")
     assert received >= 5 * LATENCY and sent < received / 2
+
+
+def test_a_call_whose_message_is_on_the_network_is_named(lens):
+    """It neither computes nor waits for a rank."""
+    lens.network(LATENCY, 5e5)
+    lens.view.execute("send(large, 0, 1)", block=False)
+    deadline = time.monotonic() + 10
+    lines = []
+    while time.monotonic() < deadline and not any("network" in line for line in lines):
+        states = lens.states()
+        lines = [waitfor.line(state) for state in states]
+    assert "rank 0: MPI_Send, its message is on the network" in lines
+    assert "rank 1: MPI_Recv, its message is on the network" in lines
+    assert "what ranks 0 and 1 wait for is on the network" in said(draw.wait_for(states))
+    lens.client.wait()
 
 
 def test_within_a_node_nothing_is_delayed(lens):

@@ -330,7 +330,7 @@ def _report(directory: Path) -> dict | None:
 
 def _all_said(run: Run) -> bool:
     """Whether every stuck rank has come to where it waits for its end."""
-    left = {s["rank"] for s in run.report["states"] if s["state"] in ("blocked", "polling")}
+    left = {s["rank"] for s in run.report["states"] if s["state"] in waitfor.WAITING}
     left &= set(run.report["ranks"]) or left
     left -= {s["rank"] for s in run.report["states"] if s["call"] == "MPI_Finalize"}
     waiting = {int(path.name.split("-")[1]) for path in run.directory.glob("waits-*-*[0-9]")}
@@ -404,7 +404,7 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
     verdict = waitfor.verdict(report)
     yield f"Ringside: {verdict.sentences[0]}"
     states, entered = report["states"], waitfor.entered(report)
-    shown = {r: s["call"] for r, s in enumerate(states) if s["state"] != "computing"}
+    shown = {r: s["call"] for r, s in enumerate(states) if s["state"] not in waitfor.GOING_ON}
     if any(words != shown.get(rank) for rank, words in entered.items()):
         yield from (f"  {calls}" for calls in waitfor.alike(entered))
         yield "By the time this was found:"

@@ -411,6 +411,7 @@ class Cluster:
                 "between them. The lens needs memory that the ranks of one machine share."
             )
             return
+        self.client._build_targets("all")  # which says so where there are no ranks
         if self.client.ranks_with_work() or self._idle() is not True:
             raise ClusterError(
                 "the network is changed between two cells, and ranks are at work: wait for the "

@@ -32,6 +32,7 @@ from ringside.watch import waitfor
 STATES = {
     "blocked": ("blocked in a call", 8, OKABE_ITO["orange"], "///"),
     "polling": ("polling in a loop", 4, OKABE_ITO["yellow"], "..."),
+    "under way": ("in a call, its message on the network", 8, OKABE_ITO["sky"], ""),
     "computing": ("computing", 0, OKABE_ITO["sky"], ""),
     "idle": ("idle, between two cells", 0, "white", ""),
 }
@@ -270,9 +271,13 @@ def _wait_words(
     waiting = sorted(rank for rank, awaited in targets.items() if awaited)
     if not waiting:
         busy = [s["rank"] for s in states if s["state"] in ("computing", "polling")]
+        travelling = [s["rank"] for s in states if s["state"] == "under way"]
         words = "no rank waits for another one"
         if busy:
             words += f"; {rank_words(busy)} {'is' if len(busy) == 1 else 'are'} busy"
+        if travelling:
+            words += f"; what {rank_words(travelling)} wait{'s' * (len(travelling) == 1)} for is on"
+            words += " the network"
         return sentence(words)
     circled = set().union(*groups)
     parts = [_circle_words(group, states, targets) for group in groups]

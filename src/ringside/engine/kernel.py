@@ -213,7 +213,7 @@ class RingsideKernel(IPythonParallelKernel):
             if self.running and self._cell == cell:
                 signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
 
-        if scope.state()["state"] == "computing":
+        if scope.state()["state"] in waitfor.GOING_ON:
             raise_in_python()
         else:
             # The call leaves by itself with the scope's own error, which says more.

@@ -13,6 +13,7 @@ from ringside.errors import PREFIX
 ANY = -1
 NOBODY = -2  # MPI_PROC_NULL, whatever number the library has for it
 WAITING = ("blocked", "polling")
+GOING_ON = ("computing", "under way")
 TESTS = ("Test", "Request_get", "Iprobe", "Improbe", "Win_test")
 JUDGED = ("deadlock", "starved", "mismatch", "suspected")  # kinds that name the stuck ranks
 
@@ -60,7 +61,7 @@ def verdict(report: dict) -> Verdict:
     lines = [f"  {line(states[rank])}" for rank in stuck]
     match report["kind"]:
         case "stopped":
-            shown = {*stuck, *(s["rank"] for s in states if s["state"] == "computing")}
+            shown = {*stuck, *(s["rank"] for s in states if s["state"] in GOING_ON)}
             lines = [f"  {line(states[rank])}" for rank in sorted(shown)]
             advice = []
         case "mismatch":
@@ -202,6 +203,8 @@ def line(state: dict) -> str:
         return f"rank {rank}: idle"
     if state["state"] == "computing":
         return f"rank {rank}: computing"
+    if state["state"] == "under way":
+        return f"rank {rank}: {call}, its message is on the network"
     started = call.startswith(("MPI_Wait", "MPI_Test", "MPI_Request"))  # by an earlier call
     needs = [words for need in state["needs"] if (words := _need(need, started))]
     joint = " or " if state["mode"] == "any" else " and "
@@ -437,7 +440,7 @@ def _wanted(need: dict) -> str:
 def _collective(need: dict, states: Sequence[dict], stuck: Sequence[int]) -> str | None:
     """Who waits in a collective call for whom, and what those do instead."""
     missing = need.get("targets", ()) if need["kind"] == "collective" else ()
-    missing = [m for m in missing if states[m]["state"] != "computing"] or missing
+    missing = [m for m in missing if states[m]["state"] not in GOING_ON] or missing
     if not missing:
         return None
     waiting = [r for r in stuck if any(_same_place(need, other) for other in states[r]["needs"])]
@@ -467,6 +470,7 @@ def which(state: dict) -> str:
     return {
         "idle": "where no cell runs",
         "computing": "busy computing",
+        "under way": f"in {state['call']} with its message on the network",
         "polling": f"polling in {state['call']}",
     }.get(state["state"], f"blocked in {state['call']}")
 
