@@ -139,6 +139,8 @@ def test_columns_of_a_table_will_do_and_the_line_speaks():
     line = fit.line(table.bytes, table.seconds)
     assert str(line).startswith("latency 2 (2 to 2) µs, bandwidth 5 (5 to 5) GB/s (95%")
     assert line.predict(table.bytes).shape == (len(table),)
+    slow = fit.line(table.bytes, 1e-3 + table.seconds)
+    assert str(slow).startswith("latency 1,002 (1,002 to 1,002) µs")
 
 
 # --- steps ---------------------------------------------------------------------------------

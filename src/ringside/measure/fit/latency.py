@@ -153,5 +153,6 @@ def _inverse(per_byte: float) -> float:
 
 def span(numbers: list[float], unit: float) -> str:
     """A value, and in brackets its low and its high, in a unit."""
-    value, low, high = (f"{number * unit:.3g}" for number in numbers)
+    counts = [number * unit for number in numbers]
+    value, low, high = (f"{n:,.0f}" if abs(n) > 999 else f"{n:.3g}" for n in counts)
     return f"{value} ({low} to {high})"
