@@ -342,9 +342,8 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
     if (err)
         return scope_end(call, c, err);
     const int to = scope_peer(c, peer);
-    struct op *op = to == NO_PEER
-                        ? NULL
-                        : scope_op_add(kind, *request, c, to, label(tag), scope_bytes(count, type));
+    struct op *op = scope_op_add(to == NO_PEER ? UNKNOWN : kind, *request, c, to, label(tag),
+                                 scope_bytes(count, type)); /* to nobody: only whether it is active */
     if (op) {
         op->persistent = true;
         op->active = false;

@@ -260,6 +260,25 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
     return scope_end(&call, c, err);
 }
 
+/* Tests a request if there is anything to wait for; else false. Whether one is active that the scope
+ * does not know (a partitioned one, say) only the library can tell. */
+static bool test_open(MPI_Request *request, int *done, MPI_Status *status, struct op *was,
+                      int *err) {
+    *done = 0;
+    if (!is_open(*request))
+        return false;
+    if (scope_op_find(*request)) {
+        *err = scope_test(request, done, status, was);
+        return true;
+    }
+    int which = 0;
+    *was = (struct op){.peer = NO_PEER, .tag = ANY_LABEL, .kind = UNKNOWN};
+    memset(status, 0, sizeof *status);
+    *err = PMPI_Testany(1, request, &which, done, status);
+    *done = *done || *err;
+    return !*done || *err || which != MPI_UNDEFINED;
+}
+
 /* One pass over the requests: completes the first that is ready. *index: MPI_UNDEFINED if none is
  * open, else untouched unless *done. */
 static int test_any(struct call *call, int count, MPI_Request requests[], int *index, int *done,
@@ -269,11 +288,12 @@ static int test_any(struct call *call, int count, MPI_Request requests[], int *i
     for (int i = 0; i < count; i++) {
         struct op was;
         MPI_Status own;
-        if (!is_open(requests[i]))
+        int err = MPI_SUCCESS, complete = 0;
+        if (!test_open(&requests[i], &complete, &own, &was, &err))
             continue;
         any = true;
-        const int err = scope_test(&requests[i], done, &own, &was);
-        if (*done) {
+        if (complete) {
+            *done = 1;
             *index = i;
             scope_event_of(call, &was);
             scope_copy_status(status, &own);
@@ -328,11 +348,10 @@ static int test_some(struct call *call, int count, MPI_Request requests[], int *
     for (int i = 0; i < count; i++) {
         struct op was;
         MPI_Status own;
-        int done = 0;
-        if (!is_open(requests[i]))
+        int done = 0, failed = MPI_SUCCESS;
+        if (!test_open(&requests[i], &done, &own, &was, &failed))
             continue;
         any = true;
-        const int failed = scope_test(&requests[i], &done, &own, &was);
         if (!done)
             continue;
         indices[*ready] = i;

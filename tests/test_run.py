@@ -816,6 +816,53 @@ static void wait_for_many(int receives) { /* from each of the others */
     free(request);
 }
 
+/* How often a request is given as complete when one asks until none is active; 9: for ever. */
+static int times_complete(MPI_Request *request, int way) {
+    for (int times = 0; times < 9; times++) {
+        int index = 0, n = 0, flag = 0;
+        if (way == 0)
+            MPI_Waitany(1, request, &index, MPI_STATUS_IGNORE);
+        while (way == 1 && !flag)
+            MPI_Testany(1, request, &index, &flag, MPI_STATUS_IGNORE);
+        if (way == 2)
+            MPI_Waitsome(1, request, &n, &index, MPI_STATUSES_IGNORE);
+        while (way == 3 && n == 0)
+            MPI_Testsome(1, request, &n, &index, MPI_STATUSES_IGNORE);
+        if (index == MPI_UNDEFINED || n == MPI_UNDEFINED)
+            return times;
+    }
+    return 9;
+}
+
+static void complete_each_request_once(void) {
+    double x = 0;
+    MPI_Request request[4] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL,
+                              MPI_REQUEST_NULL};
+    MPI_Recv_init(&x, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request[0]);
+    MPI_Send_init(&x, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request[1]);
+    MPI_Ssend_init(&x, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request[2]);
+    int n = 3;
+#if MPI_VERSION >= 4
+    if (rank == 0)
+        MPI_Psend_init(&x, 1, 1, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request[n++]);
+    else
+        MPI_Precv_init(&x, 1, 1, MPI_DOUBLE, 0, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request[n++]);
+#endif
+    for (int i = 0; i < n; i++) {
+        for (int way = 0; way < 4; way++) {
+            MPI_Start(&request[i]);
+#if MPI_VERSION >= 4
+            if (i == 3 && rank == 0)
+                MPI_Pready(0, request[i]);
+#endif
+            const int times = times_complete(&request[i], way);
+            if (times != 1)
+                printf("request %d, way %d: complete %d times\n", i, way, times);
+        }
+        MPI_Request_free(&request[i]);
+    }
+}
+
 static void leave_a_message_cut_off(void) {
     MPI_Request request;
     int numbers[100] = {0}, one;
@@ -846,6 +893,8 @@ int main(int argc, char **argv) {
         hold_a_message();
     if (strcmp(argv[1], "cut off") == 0)
         leave_a_message_cut_off();
+    if (strcmp(argv[1], "once") == 0)
+        complete_each_request_once();
     if (strcmp(argv[1], "many") == 0)
         wait_for_many(20000);
     if (strcmp(argv[1], "roots") == 0)
@@ -917,6 +966,12 @@ def test_all_receives_that_are_open_are_counted(run, edges):
     assert done.returncode == 120
     assert "rank 0: MPI_Waitall for" in done.stderr.decode()
     assert done.stderr.decode().count(" and 39996 more") == 3
+
+
+def test_a_persistent_request_is_complete_once(run, edges):
+    """To or from nobody, or one the scope does not follow: then it is inactive."""
+    done = run(2, edges, "once")
+    assert (done.stdout, done.returncode) == (b"", 0), done.stderr
 
 
 def test_an_error_that_the_scope_finds_ends_a_program_as_the_librarys_own_would(run, edges):
