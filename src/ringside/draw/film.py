@@ -31,12 +31,14 @@ def film(figure: Figure, frames: Sequence[Sequence[Artist]], words: str, seconds
     """The frames of a figure, ``seconds`` each, with buttons to play them.
 
     A frame is the list of artists that are to be seen in it. ``words`` say what is to be seen:
-    they are the alternative text.
+    they are the alternative text. The figure is closed: the film is shown in its place.
     """
+    import matplotlib.pyplot as plt
     from IPython.display import HTML
     from matplotlib.animation import ArtistAnimation
 
     page = ArtistAnimation(figure, frames, interval=1000 * seconds).to_jshtml()
+    plt.close(figure)
     return HTML(_alone(page, words))
 
 
