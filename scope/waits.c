@@ -425,6 +425,15 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 }
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+/* As is_open, also of a request that the scope does not know: the library does. */
+static bool is_known_open(MPI_Request request) {
+    int which = 0, done = 0;
+    if (!is_open(request) || scope_op_find(request))
+        return is_open(request);
+    PMPI_Request_get_status_any(1, &request, &which, &done, MPI_STATUS_IGNORE);
+    return !done || which != MPI_UNDEFINED;
+}
+
 int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *flag,
                                MPI_Status statuses[]) {
     OBSERVE(Request_get_status_all, MPI_COMM_WORLD,
@@ -454,7 +463,7 @@ int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *ind
     *index = MPI_UNDEFINED;
     for (int i = 0; i < count && !*flag && !err; i++) {
         MPI_Status own;
-        if (!is_open(requests[i]))
+        if (!is_known_open(requests[i]))
             continue;
         any = true;
         err = look_at(requests[i], flag, &own);
@@ -482,7 +491,7 @@ int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *re
     for (int i = 0; i < count && !err; i++) {
         MPI_Status own;
         int done = 0;
-        if (!is_open(requests[i]))
+        if (!is_known_open(requests[i]))
             continue;
         any = true;
         err = look_at(requests[i], &done, &own);

@@ -842,7 +842,7 @@ static void complete_each_request_once(void) {
     MPI_Send_init(&x, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request[1]);
     MPI_Ssend_init(&x, 1, MPI_DOUBLE, MPI_PROC_NULL, 0, MPI_COMM_WORLD, &request[2]);
     int n = 3;
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
     if (rank == 0)
         MPI_Psend_init(&x, 1, 1, MPI_DOUBLE, 1, 0, MPI_COMM_WORLD, MPI_INFO_NULL, &request[n++]);
     else
@@ -851,13 +851,22 @@ static void complete_each_request_once(void) {
     for (int i = 0; i < n; i++) {
         for (int way = 0; way < 4; way++) {
             MPI_Start(&request[i]);
-#if MPI_VERSION >= 4
+#if MPI_VERSION >= 4 || (defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
             if (i == 3 && rank == 0)
                 MPI_Pready(0, request[i]);
 #endif
             const int times = times_complete(&request[i], way);
             if (times != 1)
                 printf("request %d, way %d: complete %d times\n", i, way, times);
+#if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+            int index = 0, flag = 0;
+            MPI_Request_get_status_any(1, &request[i], &index, &flag, MPI_STATUS_IGNORE);
+            if (index != MPI_UNDEFINED || !flag)
+                printf("request %d, way %d: index %d\n", i, way, index);
+            MPI_Request_get_status_some(1, &request[i], &flag, &index, MPI_STATUSES_IGNORE);
+            if (flag != MPI_UNDEFINED)
+                printf("request %d, way %d: %d are complete\n", i, way, flag);
+#endif
         }
         MPI_Request_free(&request[i]);
     }
