@@ -342,7 +342,12 @@ class Cluster:
         return list(self.client.ask(action, **content).values())
 
     def states(self) -> list[dict]:
-        """The live state of every rank, in rank order, also while ranks are stuck."""
+        """The live state of every rank, in rank order, also while ranks are stuck.
+
+        `state` is "idle" (between two cells), "computing", "blocked" in a `call`, "polling" (in a
+        loop of tests), or "under way" (in a call whose message is on the network that is played).
+        `since`: seconds in the call. `waitfor.line` puts a state into words.
+        """
         return self._ask("state")
 
     def events(self):
