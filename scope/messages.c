@@ -304,6 +304,9 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
                                   int recvtag, MPI_Status *status) {
     count_t used = 0;
     void *copy = NULL;
+    if (count < 0) /* the library says what is wrong */
+        return serve_sendrecv(call, c, buf, count, type, dest, sendtag, buf, count, type, source,
+                              recvtag, status);
     int err = scope_packed(c, buf, count, type, &copy, &used);
     if (err)
         return scope_end(call, c, err);

@@ -805,6 +805,26 @@ static void hold_a_message(void) {
     }
 }
 
+/* The status of no request is the library's, and a negative count is its error. */
+static void ask_for_nothing(void) {
+    MPI_Request none = MPI_REQUEST_NULL;
+    MPI_Status mine = {.MPI_ERROR = 4713}, library = mine;
+    int done = 0, value = 0, class = 0;
+    MPI_Wait(&none, &mine);
+    PMPI_Wait(&none, &library);
+    if (mine.MPI_ERROR != library.MPI_ERROR)
+        printf("MPI_Wait: %d\n", mine.MPI_ERROR);
+    mine.MPI_ERROR = 4713;
+    MPI_Test(&none, &done, &mine);
+    if (!done || mine.MPI_ERROR != library.MPI_ERROR)
+        printf("MPI_Test: %d\n", mine.MPI_ERROR);
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    const int err = MPI_Sendrecv_replace(&value, -1, MPI_INT, 0, 0, 0, 0, MPI_COMM_SELF, &mine);
+    MPI_Error_class(err, &class);
+    if (class != MPI_ERR_COUNT)
+        printf("MPI_Sendrecv_replace: %d\n", class);
+}
+
 static void wait_for_many(int receives) { /* from each of the others */
     MPI_Request *request = malloc((size_t)(receives * size) * sizeof *request);
     int n = 0;
@@ -902,6 +922,8 @@ int main(int argc, char **argv) {
         hold_a_message();
     if (strcmp(argv[1], "cut off") == 0)
         leave_a_message_cut_off();
+    if (strcmp(argv[1], "nothing") == 0)
+        ask_for_nothing();
     if (strcmp(argv[1], "once") == 0)
         complete_each_request_once();
     if (strcmp(argv[1], "many") == 0)
@@ -980,6 +1002,11 @@ def test_all_receives_that_are_open_are_counted(run, edges):
 def test_a_persistent_request_is_complete_once(run, edges):
     """To or from nobody, or one the scope does not follow: then it is inactive."""
     done = run(2, edges, "once")
+    assert (done.stdout, done.returncode) == (b"", 0), done.stderr
+
+
+def test_no_request_and_less_than_nothing_are_for_the_library(run, edges):
+    done = run(1, edges, "nothing")
     assert (done.stdout, done.returncode) == (b"", 0), done.stderr
 
 
