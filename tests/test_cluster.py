@@ -820,6 +820,17 @@ def test_a_truncated_message_is_named_with_its_size(view):
     assert "internal" not in str(caught.value)
 
 
+def test_a_large_message_into_a_small_array_harms_no_rank(view):
+    """Open MPI writes past the array's end where it copies from the sender's memory."""
+    before = view.apply_sync(os.getpid)
+    cell = "if rank == 0: comm.Send(np.ones(200_000), 1)\n"
+    cell += "if rank == 1: time.sleep(0.1); comm.Recv(np.zeros(5), 0)"
+    for _ in range(3):
+        with pytest.raises(CompositeError, match="runcated"):
+            view.execute(cell)
+    assert view.apply_sync(os.getpid) == before
+
+
 def test_who_hands_an_object_to_a_method_for_arrays_learns_of_the_other(view):
     """And an error alike that does not come from mpi4py says nothing of it."""
     advice = "those without (send, recv, bcast) any Python object."

@@ -237,6 +237,13 @@ def test_all_messages_left_over_are_counted(view):
     view.execute("if rank == 1: got = [comm.recv(tag=tag) for tag in range(100)]").get()
 
 
+def test_reductions_of_unlike_lengths_harm_no_rank(view):
+    """The one message above the eager limit, the other below it."""
+    for _ in range(3):
+        with pytest.raises(ringside.Mismatch):
+            view.execute("n = 1000 if rank else 10; comm.Allreduce(np.ones(n), np.zeros(n))").get()
+
+
 def test_every_rank_that_is_waited_for_is_seen_behind_many_receives(view):
     verdict = stuck(
         view,

@@ -155,17 +155,22 @@ def loaded() -> set[str]:
 def environment(over_nodes: bool = False) -> dict[str, str]:
     """The environment variables with which to start `mpiexec()`: this process's own, amended.
 
-    Open MPI refuses root, and more ranks than cores, unless told. The wheel's begins a second
-    sooner without its libfabric transport for one-sided calls between nodes, which sleeps that long
-    in MPI_Init. MPICH's (5.0.2) goes over nodes by libfabric, not by UCX: there a receive from
-    MPI_ANY_SOURCE never ends whose message was there before it; and by libfabric's rxm over TCP, as
-    over TCP alone a send of any size is buffered. What is already set stays.
+    Open MPI refuses root, and more ranks than cores, unless told. Where one of its processes copies
+    a message right out of another's memory, it (5.0.11, 4.1.4) writes past the end of a receive
+    that is too short, and the rank crashes or hangs: messages go through shared memory instead. The
+    wheel's begins a second sooner without its libfabric transport for one-sided calls between
+    nodes, which sleeps that long in MPI_Init. MPICH's (5.0.2) goes over nodes by libfabric, not by
+    UCX: there a receive from MPI_ANY_SOURCE never ends whose message was there before it; and by
+    libfabric's rxm over TCP, as over TCP alone a send of any size is buffered. What is already set
+    stays.
     """
     variables = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHED)}
     variables.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
     variables.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
     variables.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
     variables.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")  # as Open MPI 4 calls it
+    variables.setdefault("OMPI_MCA_smsc", "^cma,knem,xpmem")
+    variables.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")  # Open MPI 4
     if name() == "openmpi":
         variables.setdefault("OMPI_MCA_btl", "^ofi")
     if name() == "mpich" and over_nodes:
