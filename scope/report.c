@@ -475,6 +475,9 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
     say_stuck(&text, verdict);
     say(&text, ",\"mismatch\":");
     say_mismatch(&text, reports, &verdict->mismatch);
+    say(&text, ",\"partly\":");
+    const struct mismatch partly = scope_partly_entered(reports);
+    say_partly(&text, reports, &partly);
     say(&text, ",\"states\":[");
     for (int r = 0; r < scope.size; r++) {
         say(&text, r ? "," : "");

@@ -215,7 +215,7 @@ static uint64_t hash_of(const struct unreceived *left, int lefts) {
 }
 
 /* The first collective that some ranks of a communicator have entered and others have not. */
-static struct mismatch partly_entered(const struct report *reports) {
+struct mismatch scope_partly_entered(const struct report *reports) {
     struct mismatch first = {0};
     for (int r = 0; r < scope.size; r++) {
         const struct record *mine = NULL;
@@ -256,7 +256,7 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
     if (speaker < 0 || failed)
         return;
     const int kept = uncounted ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
-    struct mismatch partly = partly_entered(reports);
+    struct mismatch partly = scope_partly_entered(reports);
     const uint64_t messages = hash_of(left, kept);
     const uint64_t place = (uint64_t)partly.index << 32 | (uint32_t)partly.comm;
     if (kept == 0 && !uncounted)
@@ -300,7 +300,7 @@ static bool out_of_step(const struct report *reports, const struct unreceived *l
                 return true;
         }
     }
-    return (left && lefts > 0) || partly_entered(reports).found;
+    return (left && lefts > 0) || scope_partly_entered(reports).found;
 }
 
 /* False: all ranks are in MPI_Finalize, and this was the last round. */

@@ -163,6 +163,7 @@ void scope_targets(int n, const struct report *reports, int rank, const struct r
 /* The collective a rank entered as number `index`, or NULL. */
 const struct record *scope_place(const struct report *report, int comm, int index);
 const struct record *scope_entered(const struct report *report, int comm);
+struct mismatch scope_partly_entered(const struct report *reports); /* rounds.c */
 bool scope_alike(const struct record *a, const struct record *b);
 
 /* A place where ranks meet in order: a communicator the program made, whose collectives travel on

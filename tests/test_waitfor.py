@@ -46,6 +46,7 @@ def report(kind, states, ranks=(), **more):
         "quiet": 20.0,
         "insist": False,
         "mismatch": None,
+        "partly": None,
         "ranks": list(ranks),
         "states": states,
         "unreceived": [],
@@ -335,6 +336,30 @@ def test_of_several_needs_the_hopeless_one_is_the_cause():
     states = [state(0), waiting, state(2, doing="computing"), state(3)]
     verdict = waitfor.verdict(report("deadlock", states, [1]))
     assert verdict.sentences[0] == "Deadlock: 1 -> 1, rank 1 waits for itself."
+
+
+def test_who_waits_in_a_collective_for_a_circle_does_not_take_its_place():
+    circle = [state(r, "MPI_Recv", need("recv", 1 - r)) for r in range(2)]
+    behind = state(2, "MPI_Barrier", need("collective", 0, 1, index=1))
+    verdict = waitfor.verdict(report("deadlock", [*circle, behind], range(3)))
+    assert verdict.sentences[0] == "Deadlock: 0 -> 1 -> 0, each waits for the next."
+    within = state(1, "MPI_Barrier", need("collective", 0, index=1))
+    verdict = waitfor.verdict(report("deadlock", [circle[0], within], range(2)))
+    assert "rank 1 waits in MPI_Barrier for rank 0" in verdict.sentences[0]
+
+
+def test_a_collective_that_was_half_begun_is_told():
+    """By a verdict on something else."""
+    states = [state(r, "MPI_Recv", need("recv", (r + 1) % 3)) for r in range(3)]
+    half = {"comm": 0, "missing": [2], "entered": {"0": "MPI_Ibcast", "1": "MPI_Ibcast"}}
+    verdict = waitfor.verdict(report("deadlock", states, range(3), partly=half))
+    assert (
+        "Ranks 0 and 1 had called MPI_Ibcast, and rank 2 had not: that was taken out, too, and all "
+        "call it anew."
+    ) in verdict.sentences
+    waits = state(0, "MPI_Ibcast", need("collective", 2, index=1))
+    verdict = waitfor.verdict(report("deadlock", [waits, *states[1:]], range(3), partly=half))
+    assert "had called" not in " ".join(verdict.sentences)
 
 
 def test_groups_that_differ_are_named_as_such():

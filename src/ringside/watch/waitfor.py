@@ -74,6 +74,7 @@ def verdict(report: dict) -> Verdict:
         case _:
             calls = {states[rank]["call"] for rank in stuck}
             advice = [words for call, words in _BY_MPI4PY.items() if call in calls]
+            advice += _half(report)
             if report["insist"] and "MPI_Send" in calls:
                 advice.append(_INSIST)
     return Verdict(
@@ -137,6 +138,21 @@ def partly(place: dict) -> str:
         f"{PREFIX} {did}{where}, and {missing} did not. The next collective that {missing} {calls} "
         "there has to be that one."
     )
+
+
+def _half(report: dict) -> list[str]:
+    """What becomes of a collective that not all have entered, where nobody waits in it."""
+    place = report["partly"]
+    needs = [need for state in report["states"] for need in state["needs"]]
+    if not place or any(n["kind"] == "collective" and n["comm"] == place["comm"] for n in needs):
+        return []
+    ranks = sorted(map(int, place["entered"]))
+    calls = " and ".join(sorted(set(place["entered"].values())))
+    text = (
+        f"{in_words(ranks)} had called {calls}, and {in_words(place['missing'])} had not: that was "
+        "taken out, too, and all call it anew."
+    )
+    return [text[0].upper() + text[1:]]
 
 
 def _left_over(message: dict) -> str:
@@ -321,10 +337,12 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
     wrong = sorted(filter(None, wrong), key=lambda found: found[0] == "source")
     if wrong and wrong[0][0] != "source":
         return wrong[0]
-    for _, need in hopeless:
-        if found := _collective(need, states, stuck):
-            return "collective", found
     groups = circles(arrows, stuck)
+    for rank, need in hopeless:
+        # Who waits in a collective for a circle of others is not what they wait for.
+        behind = groups and not any(rank in g and g & set(need.get("targets", ())) for g in groups)
+        if not behind and (found := _collective(need, states, stuck)):
+            return "collective", found
     within = [[e for e in arrows if {e.source, e.target} <= group] for group in groups]
     if any(edge.enough for edges in within for edge in edges):  # no rank waits for the next alone
         text = " and ".join(f"{in_words(sorted(g))} wait{_s(g)} for one another" for g in groups)
