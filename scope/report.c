@@ -279,7 +279,8 @@ static void say_place(struct text *text, const struct record *p) {
             say(text, "%s%u%s", i ? " x " : ", ", dim & 511, dim & 512 ? " (periodic)" : "");
         }
     } else if (p->detail) {
-        say(text, ", %llu", (unsigned long long)p->detail);
+        say(text, ", %s%llu", p->name == CALL_File_open ? "amode " : "",
+            (unsigned long long)p->detail);
     }
 }
 
@@ -392,9 +393,9 @@ static void say_report(struct text *text, const struct report *report, const str
             mode = report->row[i].kind;
     say(text, "{\"rank\":%d,\"state\":\"%s\",\"call\":\"%s\",\"since\":%.6f,\"mode\":\"%s\","
               "\"cell\":%d,\"failed\":%s,\"needs\":",
-        report->rank, report->travels ? "under way" : states[report->state], report->name ? scope_names[report->name] : "",
-        report->since, mode == ANY ? "any" : "all", report->cell,
-        report->failed ? "true" : "false");
+        report->rank, report->travels ? "under way" : states[report->state],
+        report->name ? scope_names[report->name] : "", report->since, mode == ANY ? "any" : "all",
+        report->cell, report->failed ? "true" : "false");
     const int untold = say_rows(text, report, all, NEEDS);
     say(text, ",\"untold\":%d,\"posted\":", untold);
     say_rows(text, report, all, POSTED);
