@@ -144,3 +144,106 @@ def test_no_address_of_this_machine_is_kept(lesson):
     text = lesson.read_text()
     for word in (str(Path.home()) + "/", str(NOTEBOOKS.parent), "site-packages"):
         assert word not in text
+
+
+# --- answers ---------------------------------------------------------------------------------
+
+# Runs cells of a lesson, by their ids, and then each answer and the lesson's check of it.
+CHECKED = """
+import json, sys
+from IPython.core.interactiveshell import InteractiveShell
+
+path, ids, check, answers = json.load(sys.stdin)
+shell = InteractiveShell.instance(colors="nocolor")
+shell.history_manager.enabled = False
+cells = {cell["id"]: "".join(cell["source"]) for cell in json.load(open(path))["cells"]}
+for cell in map(cells.get, ids):
+    shell.run_cell(cell).raise_error()
+for answer in answers:
+    shell.run_cell("%%px\\n" + answer).raise_error()
+    result = shell.run_cell(check)
+    result.raise_error()
+    print("said:", result.result)
+shell.run_cell("cluster.stop()")
+"""
+MEAN = """def mean_of_left():
+    theirs.fill(-1.0)
+    requests = [comm.Irecv(theirs, source=left), comm.Isend(few, dest=right)]
+    requests[{first}].Wait()
+    result = float(theirs.mean())
+    {rest}
+    return result, requests"""
+STREAM = """def stream(balls):
+    one = np.zeros(1)
+    for ball in range({sent}):
+        if rank == 0:
+            comm.Send(one, dest=1, tag=ball)
+        elif rank == 1:
+            comm.Recv(one, source=0, tag=ball)
+    if rank == 0:
+        {answered}
+    elif rank == 1:
+        comm.Send(one, dest=0)"""
+SHIFT = """def shifted_by(k):
+    received = np.zeros(1)
+    {how}"""
+ANSWERS = {
+    "03-ring-overlap": (
+        ("cell-01", "cell-03", "cell-64", "cell-65"),
+        "check()",
+        {
+            MEAN.format(first=0, rest="pass"): "not yet: rank 0 has not waited for both requests",
+            MEAN.format(first=1, rest="requests[0].Wait()"): "not yet: rank 0 has -1.0",
+            MEAN.format(first=0, rest="requests[1].Wait()"): "right",
+        },
+    ),
+    "04-ping-pong": (
+        ("cell-01", "cell-04", "cell-59"),
+        "check_stream()",
+        {
+            STREAM.format(sent=1, answered="comm.Recv(one, source=1)"): (
+                "not yet: rank 0 sent 1 balls, not 20"
+            ),
+            STREAM.format(sent="balls", answered="comm.Irecv(one, source=1)"): (
+                "not yet: rank 0 did not wait for an answer"
+            ),
+        },
+    ),
+    "05-ring-shift-and-scaling": (
+        ("cell-01", "cell-03", "cell-70"),
+        "check_shift()",
+        {
+            SHIFT.format(how="return (rank - k) % size"): "not yet: no message was sent",
+            SHIFT.format(how="return (comm.alltoall([rank] * size))[(rank - k) % size]"): "right",
+        },
+    ),
+    "06-halo-swapping": (
+        ("cell-01", "cell-03", "cell-07", "cell-09", "564d6e42"),
+        "check_all_at_once()",
+        {
+            "def all_at_once():\n    return incoming": (
+                "not yet: rank 0 has [-1.0, -1.0, -1.0, -1.0, -1.0, -1.0], not "
+                "[41.0, 40.0, 23.0, 22.0, 15.0, 14.0]"
+            ),
+        },
+    ),
+}
+
+
+@pytest.mark.parametrize("lesson", ANSWERS)
+def test_a_check_knows_a_wrong_answer(lesson, tmp_path):
+    """One that sends nothing, or waits for half, and gets the numbers by luck or without MPI."""
+    ids, check, answers = ANSWERS[lesson]
+    told = json.dumps([str(NOTEBOOKS / f"{lesson}.ipynb"), ids, check, list(answers)])
+    environment = dict(os.environ) | {"IPYTHONDIR": str(tmp_path), "IPP_NONINTERACTIVE": "1"}
+    done = subprocess.run(
+        [sys.executable, "-c", CHECKED],
+        input=told,
+        capture_output=True,
+        text=True,
+        cwd=NOTEBOOKS,
+        env=environment,
+        timeout=120,
+    )
+    said = [line[6:] for line in done.stdout.splitlines() if line.startswith("said: ")]
+    assert said == list(answers.values()), done.stdout + done.stderr
