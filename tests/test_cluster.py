@@ -825,9 +825,12 @@ def test_a_large_message_into_a_small_array_harms_no_rank(view):
     before = view.apply_sync(os.getpid)
     cell = "if rank == 0: comm.Send(np.ones(200_000), 1)\n"
     cell += "if rank == 1: time.sleep(0.1); comm.Recv(np.zeros(5), 0)"
+    to_itself = "world = MPI.COMM_SELF; sent = world.Isend(np.ones(200_000), 0)\n"
+    to_itself += "world.Recv(np.zeros(5), 0)"
     for _ in range(3):
-        with pytest.raises(CompositeError, match="runcated"):
-            view.execute(cell)
+        for one in (cell, to_itself):
+            with pytest.raises(CompositeError, match="runcated"):
+                view.execute(one)
     assert view.apply_sync(os.getpid) == before
 
 

@@ -156,8 +156,8 @@ def environment(over_nodes: bool = False) -> dict[str, str]:
     """The environment variables with which to start `mpiexec()`: this process's own, amended.
 
     Open MPI refuses root, and more ranks than cores, unless told. Where one of its processes copies
-    a message right out of another's memory, it (5.0.11, 4.1.4) writes past the end of a receive
-    that is too short, and the rank crashes or hangs: messages go through shared memory instead. The
+    a message right out of the sender's memory, it (5.0.11, 4.1.4) writes past the end of a receive
+    that is too short, and the rank crashes or hangs: messages go through buffers instead. The
     wheel's begins a second sooner without its libfabric transport for one-sided calls between
     nodes, which sleeps that long in MPI_Init. MPICH's (5.0.2) goes over nodes by libfabric, not by
     UCX: there a receive from MPI_ANY_SOURCE never ends whose message was there before it; and by
@@ -171,6 +171,7 @@ def environment(over_nodes: bool = False) -> dict[str, str]:
     variables.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")  # as Open MPI 4 calls it
     variables.setdefault("OMPI_MCA_smsc", "^cma,knem,xpmem")
     variables.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")  # Open MPI 4
+    variables.setdefault("OMPI_MCA_btl_self_flags", "send")
     if name() == "openmpi":
         variables.setdefault("OMPI_MCA_btl", "^ofi")
     if name() == "mpich" and over_nodes:
