@@ -8,7 +8,6 @@ import re
 import signal
 import subprocess
 import sys
-import warnings
 from collections import Counter
 from contextlib import contextmanager
 from pathlib import Path
@@ -582,18 +581,10 @@ def judge(cluster, program):
         return f"{wrong}. {said(error)}" if wrong else ""
     except ringside.RankDied as death:
         make_ready(cluster)
-        return CRASHED if may_crash(program) else said(death)
+        return said(death)
     except Exception as error:
         return told(cluster, error)
     return f"terminated: {answers}"
-
-
-CRASHED = "the library crashed"  # what README's Limits say of Open MPI and unlike collectives
-
-
-def may_crash(program):
-    """Whether the library may crash in it, without the scope too: unlike collectives meet."""
-    return mpi.kind() == "openmpi" and all(end.mismatch for end in truth(program).ends)
 
 
 def finish(cluster, batch):
@@ -649,11 +640,8 @@ def examine_good(cluster, batch):
 
 
 def examine(cluster, seeds):
-    """Run the programs of these seeds; a paragraph for each that went wrong.
-
-    One crash of the library's is told as a warning; a second one is no accident.
-    """
-    found, crashed = [], 0
+    """Run the programs of these seeds; a paragraph for each that went wrong."""
+    found = []
     made = [generate(seed) for seed in seeds]
     good = [program for program in made if truth(program).good]
     for at in range(0, len(good), BATCH):
@@ -662,12 +650,6 @@ def examine(cluster, seeds):
         if not truth(program).good:
             pids = cluster.view.apply(os.getpid)
             wrong = judge(cluster, program)
-            if wrong == CRASHED:
-                pids = cluster.view.apply(os.getpid)
-                crashed += 1
-                if crashed == 1:
-                    warnings.warn(f"{CRASHED} in program {program.seed}", stacklevel=2)
-                    wrong = ""
             sick, checks = look_after(cluster, program)
             found.append((program, [wrong, sick, *ailments(checks, pids)]))
     return [
