@@ -1328,6 +1328,23 @@ def test_a_stop_that_is_heard_late_spares_the_next_cell(cluster, view):
     assert after.successful()
 
 
+def test_a_stop_while_a_cell_is_sent_waits_until_all_ranks_have_it(cluster, view, monkeypatch):
+    """Half a cell on some ranks would meet the others' next one."""
+    sent, send = [], cluster.client._send
+
+    def pressed(stream, kind, *arguments, **named):
+        sent.append(kind)
+        if len(sent) == 2:
+            os.kill(os.getpid(), signal.SIGINT)
+        return send(stream, kind, *arguments, **named)
+
+    monkeypatch.setattr(cluster.client, "_send", pressed)
+    with pytest.raises(ringside.Stopped):
+        view.execute("comm.Barrier(); time.sleep(30)", block=True)
+    assert sent[:4] == ["execute_request"] * 4
+    view.execute("comm.Barrier()", block=True)
+
+
 @pytest.mark.parametrize("after", [0.3, 0.33, 0.36, 0.4])
 def test_stop_between_short_cells_is_a_stop(notebooks, after):
     for out in notebooks("while True: cluster.view.execute('comm.Barrier()')", after):

@@ -42,6 +42,7 @@ WATCH_EVERY = 0.25
 ANSWER = 2.0  # seconds a rank's control thread gets to answer
 SILENT = 0.3  # seconds after another's answer in which one still counts where few are enough
 OUTPUT_LIMIT = 5.0  # seconds for what ranks printed to come after their replies
+BEGIN = 0.3  # seconds the ranks get to begin a cell that is to be stopped
 LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
 OTHERS_LEAVE = 1.0  # seconds other cells get to end that end with a stuck one
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
@@ -277,17 +278,36 @@ def _own(result):
     return result
 
 
+@contextmanager
+def _whole():
+    """A stop pressed meanwhile is heard at the end: a cell goes to all of its ranks, or to none."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    pressed = []
+    before = signals.signal(signals.SIGINT, lambda *_: pressed.append(True))
+    try:
+        yield
+    finally:
+        signals.signal(signals.SIGINT, before or signals.default_int_handler)
+    if pressed:
+        time.sleep(BEGIN)  # who has not begun it would not be interrupted
+        raise KeyboardInterrupt
+
+
 class View(DirectView):
     """A DirectView whose results are watched; `targets` are ranks."""
 
     def _sent(self, send, block, output=False):
         """The result of what `send` sends; if the view blocks, once it has come."""
         if not block:
-            return _own(send())
+            with _whole():
+                return _own(send())
         self.client.interrupted = False
         result = None
         try:
-            result = _own(send())
+            with _whole():
+                result = _own(send())
             value = result.get()
             if output:
                 result.wait_for_output(1)
