@@ -171,6 +171,8 @@ def environment(over_nodes: bool = False) -> dict[str, str]:
     variables.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")  # as Open MPI 4 calls it
     variables.setdefault("OMPI_MCA_smsc", "^cma,knem,xpmem")
     variables.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")  # Open MPI 4
+    variables.setdefault("OMPI_MCA_btl_sm_max_send_size", "262144")  # by default 32 kB a call
+    variables.setdefault("OMPI_MCA_btl_vader_max_send_size", "262144")
     variables.setdefault("OMPI_MCA_btl_self_flags", "send")
     if name() == "openmpi":
         variables.setdefault("OMPI_MCA_btl", "^ofi")
