@@ -345,8 +345,9 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
     if (err)
         return scope_end(call, c, err);
     const int to = scope_peer(c, peer);
+    /* Of one to nobody only whether it is active is of interest. */
     struct op *op = scope_op_add(to == NO_PEER ? UNKNOWN : kind, *request, c, to, label(tag),
-                                 scope_bytes(count, type)); /* to nobody: only whether it is active */
+                                 scope_bytes(count, type));
     if (op) {
         op->persistent = true;
         op->active = false;
