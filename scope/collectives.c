@@ -136,15 +136,52 @@ const char *scope_likeness(int likeness) {
 
 static long long size_of(MPI_Datatype type) { return scope_bytes(1, type); }
 
+/* What a rank hands in for the others, or takes out of theirs. Each pair of ranks has a weight of
+ * its own: the ranks' weighed sums of both are equal only where every one takes out what every
+ * other hands in for it. */
+struct flow {
+    long long bytes; /* -1: nothing has to agree */
+    uint64_t weighed;
+};
+
+#define ANY_FLOW ((struct flow){.bytes = -1})
+#define NO_FLOW ((struct flow){0})
+
+static void add_flow(struct flow *flow, int source, int dest, long long bytes) {
+    flow->bytes += bytes;
+    flow->weighed += mix(mix(1, (uint64_t)source), (uint64_t)dest) * (uint64_t)bytes;
+}
+
+static struct flow flow(int source, int dest, long long bytes) {
+    struct flow one = NO_FLOW;
+    add_flow(&one, source, dest, bytes);
+    return one;
+}
+
+static struct flow to_all(const struct comm *c, long long bytes) {
+    struct flow sum = NO_FLOW;
+    for (int i = 0; i < c->size && !c->remote; i++)
+        add_flow(&sum, c->rank, i, bytes);
+    return sum;
+}
+
+static struct flow from_all(const struct comm *c, long long bytes) {
+    struct flow sum = NO_FLOW;
+    for (int i = 0; i < c->size && !c->remote; i++)
+        add_flow(&sum, i, c->rank, bytes);
+    return sum;
+}
+
 /* count < 0: not all know it. Between two groups only the call is compared. */
 static void agree(const struct comm *c, struct record *p, long long count, MPI_Datatype type,
-                  int operation, long long given, long long taken) {
+                  int operation, struct flow given, struct flow taken) {
     p->waiter = operation;
-    if (!c->remote) {
-        p->given = given;
-        p->taken = taken;
-    }
-    if (c->remote || count < 0)
+    if (c->remote)
+        return;
+    p->given = given.bytes;
+    p->taken = taken.bytes;
+    p->balance = given.weighed - taken.weighed;
+    if (count < 0)
         return;
     p->size = count * size_of(type);
     p->type = scope_type(type);
@@ -152,21 +189,37 @@ static void agree(const struct comm *c, struct record *p, long long count, MPI_D
     p->count = count <= INT32_MAX ? (int)count : -1;
 }
 
-#if LARGE_COUNTS
-static long long total_c(const MPI_Count counts[], const struct comm *c) {
-    long long sum = 0;
-    for (int i = 0; i < c->size && !c->remote; i++)
-        sum += counts[i];
-    return sum;
-}
-#endif
+/* With a count for each rank, of `type` or of a type for each. */
+#define COUNTS(S, C)                                                                             \
+    static long long total##S(const struct comm *c, const C counts[]) {                          \
+        long long sum = 0;                                                                       \
+        for (int i = 0; i < c->size && counts && !c->remote; i++)                                \
+            sum += counts[i];                                                                    \
+        return sum;                                                                              \
+    }                                                                                            \
+    static struct flow to_each##S(const struct comm *c, const C counts[], MPI_Datatype type,     \
+                                  const MPI_Datatype types[]) {                                  \
+        const long long size = types ? 0 : size_of(type);                                        \
+        struct flow sum = NO_FLOW;                                                               \
+        for (int i = 0; i < c->size && counts && !c->remote; i++)                                \
+            if (counts[i])                                                                       \
+                add_flow(&sum, c->rank, i, counts[i] * (types ? size_of(types[i]) : size));      \
+        return sum;                                                                              \
+    }                                                                                            \
+    static struct flow from_each##S(const struct comm *c, const C counts[], MPI_Datatype type,   \
+                                    const MPI_Datatype types[]) {                                \
+        const long long size = types ? 0 : size_of(type);                                        \
+        struct flow sum = NO_FLOW;                                                               \
+        for (int i = 0; i < c->size && counts && !c->remote; i++)                                \
+            if (counts[i])                                                                       \
+                add_flow(&sum, i, c->rank, counts[i] * (types ? size_of(types[i]) : size));      \
+        return sum;                                                                              \
+    }
 
-static long long total(const int counts[], const struct comm *c) {
-    long long sum = 0;
-    for (int i = 0; i < c->size && !c->remote; i++)
-        sum += counts[i];
-    return sum;
-}
+COUNTS(, int)
+#if LARGE_COUNTS
+COUNTS(_c, MPI_Count)
+#endif
 
 /* ---- serving them ---- */
 
@@ -260,133 +313,139 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
 
 /* Each collective: its root, the bytes this rank hands in (0 where every peer has a count of its
  * own), count, type and operation on which all ranks have to agree (-1: they need not), what
- * it hands in and takes out, whose sums over the ranks have to agree (-1: they need not), its
- * parameters but the communicator, its arguments. C: count type, D: displacements. */
-#define COLLECTIVES(X, S, C, D, TOTAL)                                                           \
+ * it hands in and takes out, its parameters but the communicator, its arguments. S: suffix,
+ * C: count type, D: displacements. */
+#define COLLECTIVES(X, S, C, D)                                                                  \
     X(S, Bcast, Ibcast, root, (long long)count * size_of(type), (long long)count, type,          \
       NO_OPERATION,                                                                              \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (void *buf, C count, MPI_Datatype type, int root),                                         \
       buf, count, type, root)                                                                    \
     X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count, type,        \
       scope_operation(op),                                                                       \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op, int            \
        root),                                                                                    \
       sendbuf, recvbuf, count, type, op, root)                                                   \
     X(S, Allreduce, Iallreduce, NO_ROOT, (long long)count * size_of(type), (long                 \
       long)count, type, scope_operation(op),                                                     \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Scan, Iscan, NO_ROOT, (long long)count * size_of(type), (long long)count, type,         \
       scope_operation(op),                                                                       \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Exscan, Iexscan, NO_ROOT, (long long)count * size_of(type), (long long)count,           \
       type, scope_operation(op),                                                                 \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
     X(S, Reduce_scatter_block, Ireduce_scatter_block, NO_ROOT, (long long)count *                \
       size_of(type), (long long)count, type, scope_operation(op),                                \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, void *recvbuf, C count, MPI_Datatype type, MPI_Op op),               \
       sendbuf, recvbuf, count, type, op)                                                         \
-    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, TOTAL(counts, c), type,                    \
+    X(S, Reduce_scatter, Ireduce_scatter, NO_ROOT, 0, total##S(c, counts), type,                 \
       scope_operation(op),                                                                       \
-      -1, -1,                                                                                    \
+      to_each##S(c, counts, type, NULL),                                                         \
+      from_all(c, counts ? (long long)counts[c->rank] * size_of(type) : 0),                      \
       (const void *sendbuf, void *recvbuf, const C counts[], MPI_Datatype type, MPI_Op           \
        op),                                                                                      \
       sendbuf, recvbuf, counts, type, op)                                                        \
     X(S, Gather, Igather, root, bytes_in(sendbuf, sendcount, sendtype), AT_ROOT((long            \
       long)recvcount, (long long)sendcount), AT_ROOT(recvtype, sendtype), NO_OPERATION,          \
-      OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype),                               \
-      AT_ROOT((long long)recvcount * size_of(recvtype) * c->size, 0),                            \
+      flow(c->rank, root, OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype)),          \
+      AT_ROOT(from_all(c, (long long)recvcount * size_of(recvtype)), NO_FLOW),                   \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
     X(S, Gatherv, Igatherv, root, bytes_in(sendbuf, sendcount, sendtype), -1, MPI_BYTE,          \
       NO_OPERATION,                                                                              \
-      OWN_PART(sendbuf, sendcount, sendtype, recvcounts[c->rank], recvtype),                     \
-      AT_ROOT(TOTAL(recvcounts, c) * size_of(recvtype), 0),                                      \
+      flow(c->rank, root,                                                                        \
+           OWN_PART(sendbuf, sendcount, sendtype, recvcounts[c->rank], recvtype)),               \
+      AT_ROOT(from_each##S(c, recvcounts, recvtype, NULL), NO_FLOW),                             \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype, int root),                         \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype, root)                 \
     X(S, Scatter, Iscatter, root, bytes_in(recvbuf, recvcount, recvtype), AT_ROOT((long          \
       long)sendcount, (long long)recvcount), AT_ROOT(sendtype, recvtype), NO_OPERATION,          \
-      AT_ROOT((long long)sendcount * size_of(sendtype) * c->size, 0),                            \
-      OWN_PART(recvbuf, recvcount, recvtype, sendcount, sendtype),                               \
+      AT_ROOT(to_all(c, (long long)sendcount * size_of(sendtype)), NO_FLOW),                     \
+      flow(root, c->rank, OWN_PART(recvbuf, recvcount, recvtype, sendcount, sendtype)),          \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype, int root),                                              \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype, root)                          \
     X(S, Scatterv, Iscatterv, root, 0, -1, MPI_BYTE, NO_OPERATION,                               \
-      AT_ROOT(TOTAL(sendcounts, c) * size_of(sendtype), 0),                                      \
-      OWN_PART(recvbuf, recvcount, recvtype, sendcounts[c->rank], sendtype),                     \
+      AT_ROOT(to_each##S(c, sendcounts, sendtype, NULL), NO_FLOW),                               \
+      flow(root, c->rank,                                                                        \
+           OWN_PART(recvbuf, recvcount, recvtype, sendcounts[c->rank], sendtype)),               \
       (const void *sendbuf, const C sendcounts[], const D displs[], MPI_Datatype sendtype,       \
        void *recvbuf, C recvcount, MPI_Datatype recvtype, int root),                             \
       sendbuf, sendcounts, displs, sendtype, recvbuf, recvcount, recvtype, root)                 \
     X(S, Allgather, Iallgather, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long           \
       long)recvcount, recvtype, NO_OPERATION,                                                    \
-      c->size * OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype),                     \
-      c->size * (long long)recvcount * size_of(recvtype),                                        \
+      to_all(c, OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype)),                    \
+      from_all(c, (long long)recvcount * size_of(recvtype)),                                     \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Alltoall, Ialltoall, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype), (long             \
       long)recvcount, recvtype, NO_OPERATION,                                                    \
-      c->size * OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype),                     \
-      c->size * (long long)recvcount * size_of(recvtype),                                        \
+      to_all(c, OWN_PART(sendbuf, sendcount, sendtype, recvcount, recvtype)),                    \
+      from_all(c, (long long)recvcount * size_of(recvtype)),                                     \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Neighbor_allgather, Ineighbor_allgather, NO_ROOT, bytes_in(sendbuf, sendcount,          \
       sendtype), -1, recvtype, NO_OPERATION,                                                     \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Neighbor_alltoall, Ineighbor_alltoall, NO_ROOT, bytes_in(sendbuf, sendcount,            \
       sendtype), -1, recvtype, NO_OPERATION,                                                     \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, C                 \
        recvcount, MPI_Datatype recvtype),                                                        \
       sendbuf, sendcount, sendtype, recvbuf, recvcount, recvtype)                                \
     X(S, Allgatherv, Iallgatherv, NO_ROOT, bytes_in(sendbuf, sendcount, sendtype),               \
-      TOTAL(recvcounts, c), recvtype, NO_OPERATION,                                              \
-      c->size * OWN_PART(sendbuf, sendcount, sendtype, recvcounts[c->rank], recvtype),           \
-      TOTAL(recvcounts, c) * size_of(recvtype),                                                  \
+      total##S(c, recvcounts), recvtype, NO_OPERATION,                                           \
+      to_all(c, OWN_PART(sendbuf, sendcount, sendtype, recvcounts[c->rank], recvtype)),          \
+      from_each##S(c, recvcounts, recvtype, NULL),                                               \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
     X(S, Neighbor_allgatherv, Ineighbor_allgatherv, NO_ROOT, bytes_in(sendbuf, sendcount,        \
       sendtype), -1, recvtype, NO_OPERATION,                                                     \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, C sendcount, MPI_Datatype sendtype, void *recvbuf, const C           \
        recvcounts[], const D displs[], MPI_Datatype recvtype),                                   \
       sendbuf, sendcount, sendtype, recvbuf, recvcounts, displs, recvtype)                       \
     X(S, Alltoallv, Ialltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
-      sendbuf == MPI_IN_PLACE ? TOTAL(recvcounts, c) * size_of(recvtype) :                       \
-      TOTAL(sendcounts, c) * size_of(sendtype), TOTAL(recvcounts, c) * size_of(recvtype),        \
+      sendbuf == MPI_IN_PLACE ? to_each##S(c, recvcounts, recvtype, NULL) :                      \
+      to_each##S(c, sendcounts, sendtype, NULL),                                                 \
+      from_each##S(c, recvcounts, recvtype, NULL),                                               \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
        sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
        recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
     X(S, Neighbor_alltoallv, Ineighbor_alltoallv, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], MPI_Datatype                \
        sendtype, void *recvbuf, const C recvcounts[], const D rdispls[], MPI_Datatype            \
        recvtype),                                                                                \
       sendbuf, sendcounts, sdispls, sendtype, recvbuf, recvcounts, rdispls, recvtype)            \
     X(S, Alltoallw, Ialltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,                          \
-      -1, -1,                                                                                    \
+      sendbuf == MPI_IN_PLACE ? to_each##S(c, recvcounts, MPI_BYTE, recvtypes) :                 \
+      to_each##S(c, sendcounts, MPI_BYTE, sendtypes),                                            \
+      from_each##S(c, recvcounts, MPI_BYTE, recvtypes),                                          \
       (const void *sendbuf, const C sendcounts[], const D sdispls[], const MPI_Datatype          \
        sendtypes[], void *recvbuf, const C recvcounts[], const D rdispls[], const                \
        MPI_Datatype recvtypes[]),                                                                \
       sendbuf, sendcounts, sdispls, sendtypes, recvbuf, recvcounts, rdispls, recvtypes)          \
     X(S, Neighbor_alltoallw, Ineighbor_alltoallw, NO_ROOT, 0, -1, MPI_BYTE, NO_OPERATION,        \
-      -1, -1,                                                                                    \
+      ANY_FLOW, ANY_FLOW,                                                                        \
       (const void *sendbuf, const C sendcounts[], const MPI_Aint sdispls[], const                \
        MPI_Datatype sendtypes[], void *recvbuf, const C recvcounts[], const MPI_Aint             \
        rdispls[], const MPI_Datatype recvtypes[]),                                               \
@@ -425,9 +484,9 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
         return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
     }
 
-COLLECTIVES(SERVE, , int, int, total)
+COLLECTIVES(SERVE, , int, int)
 #if LARGE_COUNTS
-COLLECTIVES(SERVE, _c, MPI_Count, MPI_Aint, total_c)
+COLLECTIVES(SERVE, _c, MPI_Count, MPI_Aint)
 #endif
 
 int MPI_Barrier(MPI_Comm comm) {
@@ -489,9 +548,9 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
         return initialized(&call, c, err, CALL_##name##_init, request, BYTES);                   \
     }
 
-COLLECTIVES(INITIALIZE, , int, int, total)
+COLLECTIVES(INITIALIZE, , int, int)
 #if LARGE_COUNTS
-COLLECTIVES(INITIALIZE, _c, MPI_Count, MPI_Aint, total_c)
+COLLECTIVES(INITIALIZE, _c, MPI_Count, MPI_Aint)
 #endif
 
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {

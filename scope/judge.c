@@ -132,14 +132,14 @@ static int members(const struct report *report, int comm) {
 }
 
 /* All have come, each with counts of its own: do they take out what they hand in? */
-static bool sums_differ(const struct report *one, const struct record *const *place, size_t n) {
-    long long difference = 0;
+static bool out_of_balance(const struct report *one, const struct record *const *place, size_t n) {
+    uint64_t sum = 0;
     for (size_t i = 0; i < n; i++) {
         if (place[i]->given < 0 || place[i]->taken < 0)
             return false;
-        difference += place[i]->given - place[i]->taken;
+        sum += place[i]->balance;
     }
-    return difference != 0 && (int)n == members(one, place[0]->comm);
+    return sum != 0 && (int)n == members(one, place[0]->comm);
 }
 
 /* The first place, by communicator, at which the ranks are not alike. */
@@ -166,7 +166,7 @@ static struct mismatch find_mismatch(int n, const struct report *reports) {
         for (int r = 0; r < n; r++)
             if (members(&reports[r], place[first]->comm) > 0)
                 one = &reports[r];
-        if (unlike || (place[first]->given >= 0 && sums_differ(one, place + first, last - first)))
+        if (unlike || out_of_balance(one, place + first, last - first))
             found = (struct mismatch){true, place[first]->comm, place[first]->index};
     }
     free(place);

@@ -438,7 +438,7 @@ static void say_partly(struct text *text, const struct report *reports,
         say(text, "null");
         return;
     }
-    say(text, "{\"comm\":%d,\"missing\":[", partly->comm);
+    say(text, "{\"comm\":%d,\"index\":%d,\"missing\":[", partly->comm, partly->index);
     const char *comma = "";
     for (int r = 0; r < scope.size; r++) {
         const struct record *entered = scope_entered(&reports[r], partly->comm);

@@ -4461,6 +4461,36 @@ comm.Scatter([np.zeros(8), 2, MPI.DOUBLE], part, 0)
     ),
 }.items():
     collectives.unlike(name, code, "hands in", why="6.5 to 6.8: as much is received as is sent")
+for name, code in {
+    "Alltoallv": """
+counts, out, into = [1] * size, [1] * size, np.zeros(size)
+if rank == 1: out = [0, 1, 2, 1]
+comm.Alltoallv([np.ones(size), out], [into, counts])
+""",
+    "Alltoallw": """
+counts, out, places, into = [1] * size, [1] * size, [0, 8, 16, 24], np.zeros(size)
+if rank == 1: out = [2, 1, 0, 1]
+types = [MPI.DOUBLE] * size
+comm.Alltoallw([np.ones(size + 1), out, places, types], [into, counts, places, types])
+""",
+    "Gatherv": """
+comm.Gatherv(np.ones(1), [np.zeros(size), [1, 2, 1, 0]] if rank == 0 else None, 0)
+""",
+    "Scatterv": """
+comm.Scatterv([np.ones(size), [1, 2, 1, 0]] if rank == 0 else None, np.zeros(1), 0)
+""",
+    "Reduce_scatter": """
+counts = [2, 1, 0, 1] if rank == 3 else [1] * size
+comm.Reduce_scatter(np.ones(size), np.zeros(counts[rank]), counts)
+""",
+}.items():
+    collectives.unlike(
+        f"{name} in which counts differ and their sums do not",
+        code,
+        f"MPI_{name}",
+        "the sums agree, but one rank takes out less, or more",
+        why="6.5 to 6.10: from each rank as much is received as that one sends",
+    )
 collectives.right(
     "collectives in place",
     """
@@ -4475,8 +4505,14 @@ parts = np.full(10, float(rank))
 comm.Allgatherv(MPI.IN_PLACE, [parts, [1, 2, 3, 4]])
 one = np.zeros(1)
 comm.Scatter(np.arange(4.0), MPI.IN_PLACE if rank == 0 else one, 0)
+again, counts, places = np.arange(4.0), [1] * size, [8 * i for i in range(size)]
+comm.Alltoallv(MPI.IN_PLACE, [again, counts])
+comm.Alltoallw(MPI.IN_PLACE, [again, counts, places, [MPI.DOUBLE] * size])
+sum_of = np.full(10, 1.0)
+comm.Reduce_scatter(MPI.IN_PLACE, sum_of, [1, 2, 3, 4])
 """,
-    "each.tolist() == [0, 1, 2, 3] and swapped.tolist() == [rank] * 4 and parts[9] == 3",
+    "each.tolist() == [0, 1, 2, 3] and swapped.tolist() == [rank] * 4 and parts[9] == 3"
+    " and again.tolist() == [0, 1, 2, 3] and sum_of[0] == size",
     "6.5 to 6.8: what stays in place counts as handed in",
 )
 matching.right(

@@ -351,7 +351,8 @@ def test_who_waits_in_a_collective_for_a_circle_does_not_take_its_place():
 def test_a_collective_that_was_half_begun_is_told():
     """By a verdict on something else."""
     states = [state(r, "MPI_Recv", need("recv", (r + 1) % 3)) for r in range(3)]
-    half = {"comm": 0, "missing": [2], "entered": {"0": "MPI_Ibcast", "1": "MPI_Ibcast"}}
+    calls = {"0": "MPI_Ibcast", "1": "MPI_Ibcast"}
+    half = {"comm": 0, "index": 1, "missing": [2], "entered": calls}
     verdict = waitfor.verdict(report("deadlock", states, range(3), partly=half))
     assert (
         "Ranks 0 and 1 had called MPI_Ibcast, and rank 2 had not: that was taken out, too, and all "
@@ -360,6 +361,9 @@ def test_a_collective_that_was_half_begun_is_told():
     waits = state(0, "MPI_Ibcast", need("collective", 2, index=1))
     verdict = waitfor.verdict(report("deadlock", [waits, *states[1:]], range(3), partly=half))
     assert "had called" not in " ".join(verdict.sentences)
+    later = {**half, "index": 2}
+    verdict = waitfor.verdict(report("deadlock", [waits, *states[1:]], range(3), partly=later))
+    assert "had called" in " ".join(verdict.sentences)
 
 
 def test_groups_that_differ_are_named_as_such():

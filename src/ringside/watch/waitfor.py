@@ -144,7 +144,7 @@ def _half(report: dict) -> list[str]:
     """What becomes of a collective that not all have entered, where nobody waits in it."""
     place = report["partly"]
     needs = [need for state in report["states"] for need in state["needs"]]
-    if not place or any(n["kind"] == "collective" and n["comm"] == place["comm"] for n in needs):
+    if not place or any(_same_place(need, {**place, "kind": "collective"}) for need in needs):
         return []
     ranks = sorted(map(int, place["entered"]))
     calls = " and ".join(sorted(set(place["entered"].values())))
@@ -377,8 +377,8 @@ def _is_hopeless(need: dict, helpless: set[int]) -> bool:
 
 _ALIKE = (
     "All ranks of a communicator make the same collective calls in the same order, with the same "
-    "root and operation, and hand in as much as is taken out. Calls that do not fit hang, fail, or "
-    "end with data that mean nothing."
+    "root and operation, and each takes out what each other hands in for it. Calls that do not fit "
+    "hang, fail, or end with data that mean nothing."
 )
 _INSIST = (
     "cluster.insist(True) has been called: no MPI_Send ends before its message is received, "
@@ -399,9 +399,21 @@ _BY_MPI4PY = {
 def _place(mismatch: dict) -> str:
     comm = mismatch["comm"]
     where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}" if comm > 0 else "their group"
+    why = ""
+    if _differs_in_pairs(mismatch["entered"].values()):
+        why = ": the sums agree, but one rank takes out less, or more, than another hands in for it"
     return (
         f"Mismatch: as collective number {mismatch['index']} on {where}, counted from the start or "
-        "the last verdict, the ranks made calls that do not fit together."
+        f"the last verdict, the ranks made calls that do not fit together{why}."
+    )
+
+
+def _differs_in_pairs(calls: Iterable[str]) -> bool:
+    """Whether the same is called, and as much handed in as taken out, if the ranks are summed."""
+    flow = re.compile(r", hands in (\d+) B and takes out (\d+) B")
+    flows = [(int(given), int(taken)) for words in calls for given, taken in flow.findall(words)]
+    return len({flow.sub("", words) for words in calls}) == 1 and (
+        sum(given for given, _ in flows) == sum(taken for _, taken in flows) > 0
     )
 
 
