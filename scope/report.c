@@ -284,6 +284,24 @@ static void say_place(struct text *text, const struct record *p) {
     }
 }
 
+void scope_tell_inside(int name) {
+    struct text text = {.at = malloc(256), .room = 256};
+    const struct record *place = NULL;
+    if (!text.at)
+        return;
+    for (int i = 0; i < scope.n_comms; i++) {
+        const struct comm *c = scope.comms[i];
+        if (c->places > 0 && c->place[c->places - 1].name == name)
+            place = &c->place[c->places - 1];
+    }
+    if (place)
+        say_place(&text, place);
+    else
+        say(&text, "%s", scope_names[name]);
+    fprintf(stderr, "Ringside: rank %d was ended within %s\n", scope.rank, text.at);
+    free(text.at);
+}
+
 static void say_members(struct text *text, const struct report *report, int comm) {
     const char *comma = "";
     say(text, "[");

@@ -449,6 +449,8 @@ static void leave(void) {
     const struct timespec until = in(CLOCK_REALTIME, 1);
     if (!atomic_load(&scope.ready))
         return;
+    if (scope_inside_call() >= 0)
+        scope_tell_inside(scope_inside_call());
     atomic_store(&scope.leaving, true);
     if (pthread_mutex_timedlock(&scope.lock, &until) != 0)
         return;

@@ -249,6 +249,7 @@ struct thread {
     MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
     int keyval;
     int call, requests;
+    int name;     /* the call in which it is, while depth > 0 */
     bool mixed;   /* the loop does not repeat one call on the same requests */
     bool unknown; /* among them is one that the scope knows nothing of */
     struct record probe;
@@ -369,6 +370,7 @@ double scope_now(void);
 void scope_lock(void);
 bool scope_trylock(void);
 bool scope_inside(void); /* is this thread in an MPI call, or is it the scope's own? */
+int scope_inside_call(void); /* in which MPI call this thread is; -1: in none */
 void scope_unlock(void);
 /* How a call begins: FORWARD it as it is (stepped aside, inside another call, on a communicator
  * nobody knows), LEAVE with scope.code (the cell was broken), refuse one that the program has freed,
@@ -543,6 +545,7 @@ void scope_report(struct report *report); /* its rows are the caller's to free. 
 void scope_tell(const struct report *reports, const struct verdict *verdict, int kind,
                 const struct unreceived *left, int lefts, double seconds, int drained,
                 int renewed, bool failed);
+void scope_tell_inside(int name); /* the rank exits from within this call: says so, and how it called */
 void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly);
 char *scope_settled_text(void);

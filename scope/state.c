@@ -66,6 +66,8 @@ bool scope_inside(void) {
     return (own && own->depth > 0) || pthread_equal(pthread_self(), scope.thread);
 }
 
+int scope_inside_call(void) { return own && own->depth > 0 ? own->name : -1; }
+
 /* Under the lock. NULL: no memory. */
 static struct thread *thread_begins(void) {
     struct thread *thread = calloc(1, sizeof *thread);
@@ -158,6 +160,7 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
     if (name != CALL_Comm_dup)
         own->attributed = MPI_COMM_NULL;
     own->depth++;
+    own->name = name;
     scope.in_flight = true; /* until a round says otherwise */
     if (!is_test(name)) {
         scope.epoch++;

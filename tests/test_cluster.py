@@ -1110,6 +1110,19 @@ def test_a_rank_without_a_core_for_long_lives(cluster, view):
     assert pids(cluster) == before
 
 
+def test_a_rank_that_mpi_itself_ends_names_its_call(cluster, view):
+    """MPICH does where lengths differ, mostly before anybody can compare them."""
+    code = "kind = np.float32 if rank == 1 else np.float64\n"
+    code += "comm.Allreduce(np.ones(1, kind), np.zeros(1, kind))"
+    names = r"MPI_Allreduce, MPI_SUM, \d B of floating point"
+    with pytest.raises((ringside.RankDied, ringside.Mismatch), match=names) as caught:
+        view.execute(code)
+    if caught.type is ringside.RankDied:
+        assert "compare their counts and types" in str(caught.value)
+    view.execute(SETUP + "\ntotal = comm.allreduce(1)")
+    assert view["total"] == [4] * 4
+
+
 def test_mpi_abort_is_named(cluster, view):
     with pytest.raises(ringside.RankDied, match="called MPI_Abort with code 5"):
         view.execute("if rank == 1: comm.Abort(5)\ncomm.barrier()")

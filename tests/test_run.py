@@ -551,6 +551,8 @@ def test_the_scope_calls_no_mpi_while_a_program_exits(run, exits, how):
     done = run(2, exits, how, *rank_0_computes)
     assert done.returncode == 3
     assert "many, then 0" in lines(done.stderr)
+    told = "Ringside: rank 1 was ended within MPI_Recv" in lines(done.stderr)
+    assert told == (how == "alarm")
 
 
 def test_what_a_program_calls_while_it_exits_is_judged(run, exits):

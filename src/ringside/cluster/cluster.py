@@ -31,6 +31,10 @@ TICK = 0.03
 DAY = 86_400.0
 _TAKEN = "Address already in use"
 _AGAIN = "run the cells above again"
+_UNLIKE = (
+    "An MPI library may end a rank so where the ranks' calls do not fit together: compare their "
+    "counts and types."
+)
 
 _one_at_a_time = threading.RLock()
 _current = None
@@ -486,7 +490,10 @@ class Cluster:
             )
         seconds = time.monotonic() - begun
         _say(f"{_how(record)}; {self.n} ranks are back after {seconds:.1f} s", last=True)
-        text = f"{_how(record)}. {self.n} new ranks are ready; their variables are gone: {_AGAIN}"
+        why = f" {_UNLIKE}" if record["where"].startswith("MPI_") else ""
+        text = (
+            f"{_how(record)}.{why} {self.n} new ranks are ready; their variables are gone: {_AGAIN}"
+        )
         keys = ("rank", "signal", "exit_code", "where")
         return RankDied(text, **{key: record[key] for key in keys})
 

@@ -30,6 +30,7 @@ _SLURM_TASK = re.compile(
 _DAEMON = "[proxy:"  # of MPICH's mpiexec, whose daemons are then the tasks that srun speaks of
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 _CRASH = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
+_WITHIN = r"^Ringside: rank {rank} was ended within (MPI_.*)$"  # scope/report.c
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
 
 
@@ -74,6 +75,9 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     if found["rank"] is None and found["abort"] is None:
         found["rank"], found["signal"] = _crashed(run)
     found["where"] = "" if found["rank"] is None else crash_site(run, found["rank"])
+    within = re.search(_WITHIN.format(rank=found["rank"]), text, re.MULTILINE)
+    if within and not found["where"]:
+        found["where"] = within[1].strip()
     return found
 
 
