@@ -3063,6 +3063,49 @@ win.Free()
     "12.5.2: Post waits for nobody",
 )
 one_sided.right(
+    "a post for a later epoch comes before that of this one",
+    WINDOW
+    + """
+if rank == 0:
+    win.Post(comm.group.Incl([2]))
+    comm.Send(np.zeros(1), 1)
+    win.Wait()
+if rank == 1:
+    comm.Recv(np.zeros(1), 0)
+    win.Post(comm.group.Incl([2]))
+    win.Wait()
+for target in (1, 0) if rank == 2 else ():
+    win.Start(comm.group.Incl([target]))
+    win.Put(np.full(1, 5.0), target)
+    win.Complete()
+got = memory[0]
+comm.Barrier()
+del memory
+win.Free()
+""",
+    "rank > 1 or got == 5",
+    "12.5.2: Start waits for the ranks of its group alone. MPICH's own counts posts",
+)
+one_sided.right(
+    "neighbours in turn, a hundred times",
+    WINDOW
+    + """
+sums = 0.0
+for i in range(100):
+    other = comm.group.Incl([rank ^ 1 if i % 2 else 3 - rank])
+    win.Post(other)
+    win.Start(other)
+    win.Put(np.full(1, float(i)), other.Translate_ranks([0], comm.group)[0])
+    win.Complete()
+    win.Wait()
+    sums += memory[0]
+del memory
+win.Free()
+""",
+    "sums == 4950",
+    "12.5.2",
+)
+one_sided.right(
     "a posted window is tested until a late origin is done",
     WINDOW
     + """
