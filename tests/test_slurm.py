@@ -338,6 +338,23 @@ def test_a_rank_that_crashed_is_named_with_its_line(notebook, slurm):
     assert wait_for(lambda: not left(slurm), CELL), left(slurm)
 
 
+@pytest.mark.parametrize(
+    ("code", "how"),
+    [
+        ("os._exit(3)", "rank 3 died (exit code 3), and with it its job"),
+        ("os._exit(0)", "rank 3 died (exit code 0), and with it its job"),
+        ("os.kill(os.getpid(), 9)", "rank 3 died (signal 9, Killed), and with it its job."),
+    ],
+)
+def test_a_rank_that_left_another_node_is_named(notebook, slurm, code, how):
+    """MPICH's mpiexec takes no notice of a rank that exits, and the cell hung for an hour."""
+    notebook.start(4)
+    died = notebook.run(f"%%px\nimport os\nif rank == 3: {code}\ncomm.Barrier()", error="RankDied")
+    assert how in died["text"]
+    assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)
+    assert wait_for(lambda: not left(slurm), CELL), left(slurm)
+
+
 def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook, slurm):
     job = at_work(notebook, slurm)
     slurm.said("scancel", job)

@@ -4,6 +4,7 @@ import atexit
 import numbers
 import operator
 import os
+import re
 import signal
 import threading
 import time
@@ -629,10 +630,15 @@ def _how(record: dict) -> str:
 def _job_over(record: dict, again: str) -> RankDied:
     """What is said of ranks whose job has ended with them; `again` asks for another."""
     who = f"{_how(record)}, and with it its job" if _by_itself(record) else record["job"]
-    if record["signal"] is not None and not record["where"]:
+    if record["signal"] == signal.SIGKILL:
+        who += (
+            ". Signal 9 is how a system or Slurm ends what takes more memory than there is: use "
+            "less, or ask for more nodes or fewer ranks on each"
+        )
+    elif record["signal"] is not None and not record["where"]:
         # MPI libraries crash where another node is lost.
         who += ". No line of a cell is known for it: a node may have been lost (sinfo shows them)"
-    elif not _by_itself(record) and who.endswith(("failed", "has ended")):
+    elif not _by_itself(record) and re.search(r"job \d+ (failed|has ended)$", who):
         # So does their mpiexec, long before Slurm misses the node.
         who += ". No rank has said why: a node may have been lost (sinfo shows them, in a while)"
     text = (

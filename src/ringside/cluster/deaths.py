@@ -15,6 +15,9 @@ _ABORT = re.compile(
     r"|Abort\((\d+)\) on node \d+ \(rank (\d+) in comm 0\)",
     re.DOTALL,
 )
+# A rank of a job says so itself (ringside.engine).
+_ENDED = re.compile(r"^Ringside: rank (\d+) ended (?:by signal (\d+)|with exit code (\d+))$", re.M)
+_BY_ANOTHER = "14"  # exit code of ranks of Open MPI that lost their connection to one that ended
 _MPICH_STATUS = re.compile(r"Exit codes: \[[^\]]*\] ([\d,]+)")
 _OPENMPI_SIGNAL = re.compile(
     r"process rank (\d+) with PID (\d+) on node \S+\s+exited\s+on\s+signal\s+(\d+)"
@@ -45,6 +48,9 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     if match := _ABORT.search(text):
         found["rank"] = int(match[1] or match[4])
         found["abort"] = int(match[2] or match[3])
+    elif match := _first_end(text):
+        found["rank"] = int(match[1])
+        found["signal"], found["exit_code"] = (int(m) if m else None for m in match.groups()[1:])
     elif match := _OPENMPI_SIGNAL.search(text):
         found["rank"], found["signal"] = int(match[1]), int(match[3])
     elif match := _OPENMPI_EXIT.search(text):
@@ -79,6 +85,12 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     if within and not found["where"]:
         found["where"] = within[1].strip()
     return found
+
+
+def _first_end(text: str) -> re.Match | None:
+    """Which rank of a job says that it ended, and not because of another one."""
+    ends = list(_ENDED.finditer(text))
+    return next((end for end in ends if end[3] != _BY_ANOTHER), ends[0] if ends else None)
 
 
 def _crashed(run: Path) -> tuple[int | None, int | None]:

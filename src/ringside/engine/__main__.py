@@ -8,6 +8,7 @@ import ctypes
 import faulthandler
 import json
 import os
+import resource
 import signal
 import socket
 import sys
@@ -22,6 +23,8 @@ from ringside.errors import PREFIX
 
 SILENCE = 30.0  # seconds without the controller's beat after which a rank of a job leaves
 TOLD_LIMIT = 5  # seconds in which the first rank says what is wrong with all
+TOGETHER = 0.3  # seconds in which mpiexec ends both processes of a rank
+SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
 FILE_LIMIT = 60  # seconds for the file that says how to reach the controller
 # Known before MPI starts, so that an engine that fails in MPI_Init can be named too.
 RANK_VARIABLES = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID")
@@ -33,6 +36,51 @@ def launch_rank() -> int:
         if name in os.environ:
             return int(os.environ[name])
     return 0
+
+
+def go_on_in_a_child(rank: int) -> int:
+    """Go on in a child process, which this one, begun by mpiexec, says the end of and ends as.
+
+    MPICH's mpiexec takes no notice of a rank that exits, whatever its code, and nobody else sees a
+    process on another node: such a rank kills itself here, so that it notices. Returns a file to
+    which the child writes once its end is worth telling.
+    """
+    armed, arm = os.pipe()
+    passed_on = {signal.SIGTERM}
+    not_for_here = {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
+    signal.pthread_sigmask(signal.SIG_BLOCK, passed_on | not_for_here)
+    launcher, child = os.getpid(), os.fork()
+    if child == 0:
+        ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
+        if os.getppid() != launcher:
+            os._exit(1)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on | not_for_here)
+        os.close(armed)
+        return arm
+    os.close(arm)
+    os.set_blocking(armed, False)  # a child of the rank's may have it open
+    for number in not_for_here:
+        signal.signal(number, signal.SIG_IGN)
+    for number in passed_on:
+        signal.signal(number, lambda number, _: os.kill(child, number))
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on | not_for_here)
+    _, status = os.waitpid(child, 0)
+    by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
+    if by == signal.SIGKILL:
+        time.sleep(TOGETHER)  # where mpiexec ends all, this process is next, and it is no news
+    worth_telling = False
+    with suppress(BlockingIOError):
+        worth_telling = os.read(armed, 1) != b"" and by != signal.SIGTERM
+    if worth_telling:
+        how = f"by signal {by}" if by else f"with exit code {os.WEXITSTATUS(status)}"
+        print(f"\n{PREFIX} rank {rank} ended {how}", file=sys.stderr, flush=True)
+        by = by or signal.SIGKILL
+    if by:
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        if by != signal.SIGKILL:
+            signal.signal(by, signal.SIG_DFL)
+        os.kill(os.getpid(), by)
+    os._exit(os.WEXITSTATUS(status))
 
 
 def leave_with_owner(run: Path) -> None:
@@ -222,6 +270,7 @@ def main() -> None:
     """Run one engine until its cluster ends."""
     run = Path(os.environ["RINGSIDE_RUN"])
     rank = launch_rank()
+    told = go_on_in_a_child(rank) if "RINGSIDE_JOB" in os.environ else None
     fault_log = run / f"rank-{rank}.fault"
     fault_log.unlink(missing_ok=True)
     fault = open(fault_log, "a")  # others write to it as well
@@ -241,6 +290,9 @@ def main() -> None:
     if "RINGSIDE_JOB" in os.environ:
         require_all(MPI)
         forget_shared_memory(MPI)
+        if told is not None:
+            os.write(told, b"1")
+            os.close(told)
     # Nobody attaches a debugger to a rank, and it would cost each of them 29 MB.
     sys.modules["debugpy"] = None
     from ipyparallel.engine import app as stock
