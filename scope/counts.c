@@ -10,6 +10,7 @@
 struct count {
     int row, comm, peer, tag; /* row 0: free */
     long long n;
+    int cell; /* SENT: in which the last one was */
 };
 
 static struct count *slot(struct count *table, int room, int row, int comm, int peer, int tag) {
@@ -55,6 +56,8 @@ void scope_count(int row, int comm, int peer, int tag, int by) {
         scope.n_counts++;
     }
     c->n += by;
+    if (row == SENT)
+        c->cell = scope.cell;
 }
 
 /* Both sides read the same reports, and so take out the same. */
@@ -74,7 +77,7 @@ void scope_settle_counts(const struct report *reports) {
                 continue;
             const int here = c->row == SENT ? RECEIVED : SENT;
             *slot(theirs, room, here, c->comm, r, c->tag) =
-                (struct count){here, c->comm, r, c->tag, c->count};
+                (struct count){here, c->comm, r, c->tag, c->count, 0};
         }
     }
     for (int i = 0; i < me->rows && theirs; i++) {
@@ -113,5 +116,6 @@ void scope_count_rows(struct report *report, int *room) {
         r->peer = c->peer;
         r->tag = c->tag;
         r->count = (int)c->n;
+        r->index = c->cell;
     }
 }

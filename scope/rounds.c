@@ -208,8 +208,8 @@ static uint64_t hash_of(const struct unreceived *left, int lefts) {
     for (int i = 0; i < lefts; i++) {
         const uint64_t keys[] = {(uint64_t)left[i].source, (uint64_t)left[i].dest,
                                  (uint64_t)left[i].comm, (uint64_t)(uint32_t)left[i].tag,
-                                 (uint64_t)left[i].count};
-        for (int k = 0; k < 5; k++)
+                                 (uint64_t)left[i].count, (uint64_t)left[i].cell};
+        for (int k = 0; k < 6; k++)
             hash = (hash ^ keys[k]) * 0x9E3779B97F4A7C15u ^ hash >> 29;
     }
     return hash;

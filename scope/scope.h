@@ -96,7 +96,7 @@ struct record {
     int comm;     /* number of the communicator, the same on all its ranks */
     int peer;     /* world rank, or ANY_PEER */
     int tag;      /* or ANY_LABEL; PLACE: root */
-    int index;    /* COLLECTIVE, ENTERED, PLACE: how manieth on that communicator */
+    int index;    /* COLLECTIVE, ENTERED, PLACE: how manieth on that communicator; SENT: cell */
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
@@ -142,6 +142,7 @@ struct verdict {
 struct unreceived {
     int source, dest, comm, tag;
     long long count;
+    int cell; /* in which the last of them was sent */
 };
 
 /* Messages sent and not received: a fresh array for the caller to free, NULL without memory. */

@@ -4673,6 +4673,24 @@ collectives.case(
     Cell("burn(0.01)"),
     Cell("if rank == 3: comm.Bcast(value, 0)", check="value[0] == 0"),
 )
+matching.case(
+    "a message left over, and then another in its place",
+    "3.5: messages do not overtake each other: a cell that receives an old one leaves its own",
+    Cell(
+        "if rank == 1: comm.Send(np.full(1, 1.0), 0, 7)",
+        words=("1 message from rank 1 to rank 0",),
+    ),
+    Cell("comm.Barrier()", words=(r"(?s)\A(?!.*message)",)),
+    Cell(
+        "got = np.zeros(1)\n"
+        "if rank == 1: comm.Send(np.full(1, 2.0), 0, 7)\n"
+        "if rank == 0: comm.Recv(got, 1, 7)\n"
+        "assert rank or got[0] == 1",
+        words=("1 message from rank 1 to rank 0",),
+    ),
+    Cell("comm.Barrier()", words=(r"(?s)\A(?!.*message)",)),
+    Cell("if rank == 0: comm.Recv(got, 1, 7)", check="rank or got[0] == 2"),
+)
 collectives.case(
     "a message and a collective left over",
     "each is said once",

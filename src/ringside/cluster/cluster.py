@@ -24,6 +24,7 @@ JOB_START_LIMIT = 3600.0  # most of it in the queue
 ATTEMPTS = 3  # another program, or notebook, may take a port between its choice and its use
 CONNECT_LIMIT = 20.0  # seconds for a controller on this machine to answer before another is tried
 DRAIN_LIMIT = 5.0
+SILENT_LIMIT = 60.0  # seconds for ranks that were running to answer: they may only be slow
 RESTART_LIMIT = 60.0
 EARLIER_LIMIT = 5.0  # seconds for Slurm to end what another notebook has left
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died
@@ -198,7 +199,8 @@ class Cluster:
         if new:
             _say(f"{_ranks(n)} ready after {time.monotonic() - begun:.1f} s", last=True)
         else:
-            self._freshen(deadline)
+            if not self._freshen(deadline):
+                return
             yours = f"{n} ranks were running and are yours, their variables cleared"
             _say(f"{yours}: run the cells below again", last=True)
 
@@ -302,17 +304,20 @@ class Cluster:
         """The script of the job in which the ranks run; empty where they are on this machine."""
         return files.read(self._run, "job.sh")
 
-    def _freshen(self, deadline: float) -> None:
-        """Empty namespaces and message queues of ranks that have worked already."""
+    def _freshen(self, deadline: float) -> bool:
+        """Empty namespaces and message queues of ranks that have worked already; False: they had to
+        be replaced."""
         # Again and again, as the cell after a call that was freed may have another stuck one.
         self.client.ask("stop", enough=bool, reason=Stop.USER)
         begun = time.monotonic()
         while (idle := self._idle()) is not True:
             # Ranks that go on after all that are replaced; silent ones may only be slow to answer.
-            limit = deadline if idle is None else begun + DRAIN_LIMIT
-            if time.monotonic() > limit:
+            limit = begun + (SILENT_LIMIT if idle is None else DRAIN_LIMIT)
+            if time.monotonic() > min(limit, deadline):
                 self.restart()
-                return
+                return False
+            if idle is None and time.monotonic() > begun + DRAIN_LIMIT:
+                _say(f"ranks do not answer: after {SILENT_LIMIT:.0f} s others take their place ...")
             self.client.send_signal("SIGINT", block=False)
             time.sleep(0.2)
         self.view.apply_sync(_fresh, os.getcwd())
@@ -322,6 +327,7 @@ class Cluster:
         self.quiet(QUIET)
         self._play(None)
         self.client.verdict = None
+        return True
 
     def _idle(self) -> bool | None:
         """Whether all ranks are between two cells; None: as far as they answer."""
