@@ -24,8 +24,8 @@ INDEX = """<!DOCTYPE html>
 <ul>
 {decks}
 </ul>
-<p>Space goes on, Escape shows all slides, S opens the speaker's view with its notes,
-F fills the screen.</p>
+<p>Space or the right arrow goes on, Escape shows all slides, S opens the speaker's view with its
+notes, F fills the screen.</p>
 </body>
 </html>
 """

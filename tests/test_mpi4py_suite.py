@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 from ranks import mpirun
 
-from ringside import kernels
+from ringside import kernels, mpi
 
 RANKS = 3
 LIMIT = 600.0  # seconds a module may take; on a busy machine three ranks need them
@@ -26,6 +26,9 @@ LOCK = kernels.ROOT / "requirements.txt"
 # the scope serves do not hear of a revoke. MPICH has no Iagree: mpi4py makes it of an Iallreduce,
 # and its test calls that before a Barrier on one rank and after it on the others: it is named.
 NOT_FOLLOWED = {"test_ulfm"}
+# README's Limits: Open MPI loses partitioned messages now and then, as soon as another thread is in
+# MPI. There, the best of three.
+LOSES = {"test_p2p_buf_part"} if mpi.kind() == "openmpi" else set()
 
 # Runs one module by mpi4py's own program; a line a test: how it ended, and its name.
 RUNNER = """
@@ -137,9 +140,10 @@ def differences(seen: dict, others: list[dict]) -> list[str]:
 
 def compared(suite: Path, directory: Path, module: str) -> list[str]:
     """What the scope changes in a module; asked again without it where the two differ."""
-    seen = run(suite, directory / f"{module} with", module, True)
     without = []
     for turn in range(MAXIMUM):
+        if turn == 0 or module in LOSES:
+            seen = run(suite, directory / f"{module} with {turn}", module, True)
         without.append(run(suite, directory / f"{module} without {turn}", module, False))
         if not (found := differences(seen, without)):
             return []

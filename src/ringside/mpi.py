@@ -165,15 +165,16 @@ def environment(over_nodes: bool = False) -> dict[str, str]:
     stays.
     """
     variables = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHED)}
-    variables.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
-    variables.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
-    variables.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
-    variables.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")  # as Open MPI 4 calls it
-    variables.setdefault("OMPI_MCA_smsc", "^cma,knem,xpmem")
-    variables.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")  # Open MPI 4
-    variables.setdefault("OMPI_MCA_btl_sm_max_send_size", "262144")  # by default 32 kB a call
-    variables.setdefault("OMPI_MCA_btl_vader_max_send_size", "262144")
-    variables.setdefault("OMPI_MCA_btl_self_flags", "send")
+    if not (name() == "mpich" and over_nodes):  # a job's script is read: none of another library's
+        variables.setdefault("OMPI_ALLOW_RUN_AS_ROOT", "1")
+        variables.setdefault("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1")
+        variables.setdefault("PRTE_MCA_rmaps_default_mapping_policy", ":oversubscribe")
+        variables.setdefault("OMPI_MCA_rmaps_base_oversubscribe", "1")  # as Open MPI 4 calls it
+        variables.setdefault("OMPI_MCA_smsc", "^cma,knem,xpmem")
+        variables.setdefault("OMPI_MCA_btl_vader_single_copy_mechanism", "none")  # Open MPI 4
+        variables.setdefault("OMPI_MCA_btl_sm_max_send_size", "262144")  # by default 32 kB a call
+        variables.setdefault("OMPI_MCA_btl_vader_max_send_size", "262144")
+        variables.setdefault("OMPI_MCA_btl_self_flags", "send")
     if name() == "openmpi":
         variables.setdefault("OMPI_MCA_btl", "^ofi")
     if name() == "mpich" and over_nodes:

@@ -93,8 +93,11 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
         where, way = row.call, {"send": "to", "recv": "from"}.get(family(row.call))
         if way and row.peer >= 0:
             where += f" {way} rank {row.peer}"
+        alike = [r for r in calls if r.rank == row.rank and r.call == row.call]
         if row.left:
             where += ", which was taken out"
+        elif any(r.left for r in alike):
+            where = f"{len(alike)} calls of {row.call}, of which one was taken out"
     whole = all(longest[rank].blocked >= 0.9 * total[rank] for rank in equal)
     return words + (f", {'' if whole else 'most of it '}in {where}" if where else "")
 

@@ -56,11 +56,12 @@ class Step:
         return low <= 0 <= high
 
     def __str__(self) -> str:
-        kind, jump = "bend" if self.bend else "step", [self.jump, *self.jump_interval]
-        return (
-            f"{kind} between {self.after:,} and {self.before:,} bytes: {span(jump, 1e6)} µs more "
-            f"({self.below.confidence:.0%} confidence)"
-        )
+        where = f"between {self.after:,} and {self.before:,} bytes"
+        if self.bend:
+            below, above = (1e-9 * line.bandwidth for line in (self.below, self.above))
+            return f"bend {where}: from {below:.3g} to {above:.3g} GB/s"
+        jump = span([self.jump, *self.jump_interval], 1e6)
+        return f"step {where}: {jump} µs more ({self.below.confidence:.0%} confidence)"
 
 
 def steps(
