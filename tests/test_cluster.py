@@ -395,6 +395,24 @@ def test_a_job_is_forgotten_only_when_slurm_says_that_it_is_over(
     assert jobs.noted(tmp_path) == ([] if over else ["ringside-1"])
 
 
+def test_what_a_user_has_set_for_slurms_commands_does_not_hide_a_job(tmp_path, monkeypatch):
+    """A default of squeue's would: the job was called gone. And sbatch may be told to wait."""
+    squeue = '[ -n "$SQUEUE_PARTITION" ] || echo "7|RUNNING|None|n1|ringside-1"'
+    script(tmp_path / "squeue", squeue)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    for name in ("SQUEUE_PARTITION", "SCANCEL_STATE", "SINFO_PARTITION", "SACCT_LOCAL"):
+        monkeypatch.setenv(name, "other")
+    for name in ("SBATCH_WAIT", "SBATCH_ARRAY_INX", "SBATCH_PARTITION", "SBATCH_QOS", "SLURM_CONF"):
+        monkeypatch.setenv(name, "1")
+    assert jobs.look("ringside-1") == jobs.Job("7", "RUNNING", "None", "n1")
+    kept = jobs.ask("env", asked={"partition": "main"}).splitlines()
+    ours = ("SQUEUE_", "SCANCEL_", "SINFO_", "SACCT_", "SBATCH_", "SLURM_")
+    assert sorted(line for line in kept if line.startswith(ours)) == [
+        "SBATCH_QOS=1",
+        "SLURM_CONF=1",
+    ]
+
+
 def test_a_busy_port_is_named(tmp_path):
     code = "raise OSError(98, 'Address already in use')"
     python = script(tmp_path / "python", f'exec "{sys.executable}" -c "{code}"')

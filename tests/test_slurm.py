@@ -43,7 +43,8 @@ from mpi4py import MPI
 comm = MPI.COMM_WORLD
 rank, size = comm.rank, comm.size
 """
-# What the job has set in which the notebook may itself run: none of it is for the ranks' job.
+# What the job has set in which the notebook may itself run, and a user for Slurm's commands: none
+# of it is for the ranks' job.
 ANOTHER_JOB = {
     "SLURM_JOB_ID": "4711",
     "SLURM_JOBID": "4711",
@@ -51,6 +52,8 @@ ANOTHER_JOB = {
     "SLURM_NNODES": "1",
     "SLURM_NODELIST": "elsewhere",
     "SBATCH_PARTITION": "nowhere",
+    "SBATCH_WAIT": "1",
+    "SQUEUE_PARTITION": "nowhere",
 }
 
 

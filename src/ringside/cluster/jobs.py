@@ -41,6 +41,11 @@ _CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z
 # Why a job is COMPLETING, where its nodes do not answer for a while.
 _REASONS = {"NodeDown": "NODE_FAIL", "TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED"}
 _CAUSES = {"TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED"}
+# What is set for a job or a step, and a user's own defaults for looking at jobs and ending them: by
+# those a job that is there may not be seen.
+_NOT_OURS = ("SLURM_", "SLURMD_", "SRUN_", "SQUEUE_", "SCANCEL_", "SINFO_", "SACCT_")
+# sbatch would answer when the job is over, or begin many of it.
+_NOT_FOR_ONE = {"SBATCH_WAIT", "SBATCH_ARRAY_INX"}
 
 
 @dataclass(frozen=True)
@@ -71,16 +76,16 @@ def _environment(asked: Mapping[str, str]) -> dict[str, str]:
     """The environment for Slurm's commands.
 
     A notebook may itself be in a job: what Slurm has set for that one is not for another. A user's
-    own defaults (SBATCH_...) count, but in place of an option that is `asked` for.
+    own defaults for what jobs ask for (SBATCH_...) count, but in place of an option that is `asked`
+    for.
     """
-    named = {f"SBATCH_{name.upper().replace('-', '_')}" for name in asked}
+    named = _NOT_FOR_ONE | {f"SBATCH_{name.upper().replace('-', '_')}" for name in asked}
     if "time" in asked:
         named.add("SBATCH_TIMELIMIT")
     return {
         name: value
         for name, value in os.environ.items()
-        if name not in named
-        and (not name.startswith(("SLURM_", "SLURMD_", "SRUN_")) or name == "SLURM_CONF")
+        if name not in named and (not name.startswith(_NOT_OURS) or name == "SLURM_CONF")
     }
 
 
