@@ -383,6 +383,14 @@ def test_what_was_measured_counts_though_its_ranks_never_end(slurm, results, fau
     assert left(slurm, results) == []
 
 
+def test_a_line_of_setup_that_fails_in_silence_is_named(results, capsys):
+    campaign.run(sweep(results, shift(), slurm={"setup": ["true", "test -d /nowhere"]}))
+    told = capsys.readouterr().out
+    assert "a line of setup failed (exit status 1): test -d /nowhere" in told
+    [reason] = campaign.failures(results)["reason"]
+    assert "before this point was measured; see " in reason
+
+
 def test_what_ran_on_other_nodes_than_asked_for_has_failed(results):
     begin = "srun --mpi=pmi2 --nodes=1 --ntasks=2 --overcommit"
     if mpi.kind() == "openmpi":

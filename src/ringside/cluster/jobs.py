@@ -159,6 +159,15 @@ def cluster_name() -> str:
     return found[1] if found else ""
 
 
+def setup_lines(setup: tuple[str, ...]) -> list[str]:
+    """These lines of a job's script; one that fails is named in its log, even where it said
+    nothing."""
+    if not setup:
+        return []
+    say = 'echo "Ringside: a line of setup failed (exit status $?): $BASH_COMMAND"'
+    return [f"trap {shlex.quote(say)} ERR", *setup, "trap - ERR"]
+
+
 def begin(n: int, per_node: int) -> str:
     """The command that begins n ranks of a program in a job, so many on a node, with this
     environment's MPI."""

@@ -143,14 +143,6 @@ def _checked(values: dict) -> Asked:
     return Asked(**values | {"setup": tuple(setup)})
 
 
-def _told(setup: tuple[str, ...]) -> list[str]:
-    """These lines of a script; one that fails is named in its log, even where it said nothing."""
-    if not setup:
-        return []
-    say = 'echo "Ringside: a line of setup failed (exit status $?): $BASH_COMMAND"'
-    return [f"trap {shlex.quote(say)} ERR", *setup, "trap - ERR"]
-
-
 def address(asked: Asked) -> str:
     """This machine's address as the nodes of the cluster reach it: the one it has towards Slurm's
     own controller, unless another is asked for."""
@@ -244,7 +236,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
             *(f"#SBATCH --{name}={shlex.quote(text)}" for name, text in self.options(n).items()),
             "#SBATCH --no-requeue",
             "set -e",
-            *_told(self.asked.setup),
+            *jobs.setup_lines(self.asked.setup),
             *exports,
             f"export PATH={shlex.quote(str(Path(sys.prefix) / 'bin'))}:$PATH",
             f"{begin} {shlex.join(self.engine_cmd)}",

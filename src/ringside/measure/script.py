@@ -87,7 +87,7 @@ def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
         "#SBATCH --no-requeue",
         "set -e",
         *(f"export {name}={shlex.quote(value)}" for name, value in _environment().items()),
-        *plan.slurm.setup,
+        *jobs.setup_lines(plan.slurm.setup),
         "",
         f"job={shlex.quote(str(path.with_suffix('')))}",
         f"kernels={shlex.quote(str(kernels.directory() / 'bin'))}",
