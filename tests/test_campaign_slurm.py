@@ -391,6 +391,16 @@ def test_a_line_of_setup_that_fails_in_silence_is_named(results, capsys):
     assert "before this point was measured; see " in reason
 
 
+def test_what_the_script_exports_reaches_the_ranks_whatever_the_site_does(results, monkeypatch):
+    """By SBATCH_EXPORT=NONE srun kept it from them: other transport, and nobody was told."""
+    monkeypatch.setenv("SBATCH_EXPORT", "NONE")
+    begin = "srun --mpi=none --ntasks=1 bash -c 'echo loaded: $MODULE >&2; exit 3'"
+    asked = {"setup": ["export MODULE=gcc"], "begin": begin}
+    campaign.run(sweep(results, shift(), slurm=asked))
+    [log] = points.folder(results).glob("jobs/*.log")
+    assert "loaded: gcc" in log.read_text()
+
+
 def test_what_ran_on_other_nodes_than_asked_for_has_failed(results):
     begin = "srun --mpi=pmi2 --nodes=1 --ntasks=2 --overcommit"
     if mpi.kind() == "openmpi":

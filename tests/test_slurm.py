@@ -503,6 +503,17 @@ def test_a_line_of_setup_that_fails_in_silence_is_named(another):
     assert "a line of setup failed (exit status 1): test -d /nowhere" in failed["text"]
 
 
+def test_what_the_script_exports_reaches_the_ranks_whatever_the_site_does(slurm):
+    """By SBATCH_EXPORT=NONE srun kept it from them, and they did not know whose they are."""
+    notebook = Notebook(slurm, SBATCH_EXPORT="NONE")
+    begin = "srun --mpi=none --ntasks=1 bash -c 'echo for $RINGSIDE_RANKS: $COURSE; exit 3'"
+    failed = notebook.run(
+        f"ringside.start(4, setup=['export COURSE=MPI'], begin={begin!r})", error="ClusterError"
+    )
+    assert "for 4: MPI" in failed["text"]
+    notebook.close()
+
+
 def test_a_job_that_ends_without_a_word_is_no_lost_folder(another):
     failed = another.run("ringside.start(4, begin='true')", LIMIT, error="ClusterError")
     assert "and wrote nothing: see its setup, and begin" in failed["text"]

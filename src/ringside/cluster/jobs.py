@@ -41,6 +41,11 @@ _CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z
 # Why a job is COMPLETING, where its nodes do not answer for a while.
 _REASONS = {"NodeDown": "NODE_FAIL", "TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED"}
 _CAUSES = {"TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED"}
+# How the scripts of jobs begin.
+OPENING = (
+    "set -e",
+    "export SLURM_EXPORT_ENV=ALL  # or srun drops what is exported, by a site's SBATCH_EXPORT=NONE",
+)
 # What is set for a job or a step, and a user's own defaults for looking at jobs and ending them: by
 # those a job that is there may not be seen.
 _NOT_OURS = ("SLURM_", "SLURMD_", "SRUN_", "SQUEUE_", "SCANCEL_", "SINFO_", "SACCT_")

@@ -235,7 +235,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
             "#!/bin/bash",
             *(f"#SBATCH --{name}={shlex.quote(text)}" for name, text in self.options(n).items()),
             "#SBATCH --no-requeue",
-            "set -e",
+            *jobs.OPENING,
             *jobs.setup_lines(self.asked.setup),
             *exports,
             f"export PATH={shlex.quote(str(Path(sys.prefix) / 'bin'))}:$PATH",

@@ -85,7 +85,7 @@ def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
         *(f"#SBATCH --{option}={_quoted(value)}" for option, value in asked.items()),
         "#SBATCH --open-mode=append",
         "#SBATCH --no-requeue",
-        "set -e",
+        *jobs.OPENING,
         *(f"export {name}={shlex.quote(value)}" for name, value in _environment().items()),
         *jobs.setup_lines(plan.slurm.setup),
         "",
