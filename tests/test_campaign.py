@@ -324,8 +324,8 @@ def test_ctrl_c_ends_the_ranks_and_says_how_to_go_on(tmp_path):
         out, err = process.communicate(timeout=30)
         assert process.returncode == 130
         assert psutil.wait_procs(family, timeout=0)[1] == []
-    assert "0 of 1 points; ring ssend, 2 ranks, 8 bytes" in out
-    assert "ended: 0 of 1 points are done" in out
+    assert "0 of 1 points measured; ring ssend, 2 ranks, 8 bytes" in out
+    assert "ended: 0 of 1 points measured; what was measured is in " in out
     assert "The same again goes on from there." in out
     assert err == ""
     assert [file for file in files if Path(file).exists()] == []
@@ -346,6 +346,23 @@ def test_it_works_in_a_path_with_a_space(tmp_path):
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert len(campaign.read(copy / "its results.csv")) == 100
+
+
+def test_points_that_failed_are_not_counted_as_measured(tmp_path, monkeypatch, capsys):
+    """Not while it runs, nor after Ctrl-C: the table did not have them."""
+    answers = iter([sources.Failed("just so"), KeyboardInterrupt()])
+
+    def fails(*_):
+        raise next(answers)
+
+    monkeypatch.setitem(sources.SOURCES, "mpiexec", fails)
+    monkeypatch.setenv("IPP_NONINTERACTIVE", "")
+    monkeypatch.setattr(progress, "PLAIN_EVERY", 0.0)
+    path = toml(tmp_path / "sweep.toml", SHIFT.format("sendrecv"), STUCK)
+    assert main(["campaign", str(path)]) == 130
+    told = capsys.readouterr().out
+    assert "0 of 2 points measured, 1 failed; ring ssend" in told
+    assert "ended: 0 of 2 points measured, 1 failed; what was measured is in " in told
 
 
 # ---- the sweep, checked before anything runs ----

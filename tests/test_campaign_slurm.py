@@ -303,7 +303,7 @@ def test_ctrl_c_leaves_the_jobs_and_cancel_ends_them(slurm, results):
         submitter.send_signal(signal.SIGINT)
         said, _ = outer.communicate(timeout=LIMIT)
     assert outer.returncode == 130, said
-    assert "0 of 2 points are done" in said
+    assert "ended: 0 of 2 points measured; what was measured is in " in said
     assert "2 jobs in Slurm did not end with it" in said
     assert "with --cancel it cancels them" in said
     assert len(queue(slurm, "--states=PENDING,RUNNING")) == 2

@@ -269,7 +269,6 @@ def _submit(plan: Plan, rest: dict[Path, Job | None]) -> str:
 
 def _progress(plan: Plan, rest: dict[Path, Job | None]) -> str:
     """How far it is, in one line."""
-    done = sum(points.done(plan.results, point) for point in plan.points)
     waiting = [job for job in rest.values() if job and job.waiting]
     reasons = {job.reason for job in waiting} - {"", "None"}
     counts = {
@@ -278,4 +277,4 @@ def _progress(plan: Plan, rest: dict[Path, Job | None]) -> str:
         "to submit": sum(job is None for job in rest.values()),
     }
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
-    return f"{done} of {len(plan.points)} points; jobs: {told}"
+    return f"{points.counted(plan)}; jobs: {told}"

@@ -59,9 +59,9 @@ def carry_out(plan: Plan, cluster=None, retry: bool = False) -> dict[Point, str]
                 points.forget_failures(plan.results, again)
             batch.measure(plan, tell) if plan.slurm else _measure(plan, cluster, tell)
         except KeyboardInterrupt:
-            done = sum(points.done(plan.results, point) for point in plan.points)
             go_on = batch.go_on(plan) if plan.slurm else "The same again goes on from there."
-            tell(f"ended: {done} of {total} points are done, in {plan.results}. {go_on}", last=True)
+            where = f"what was measured is in {plan.results}"
+            tell(f"ended: {points.counted(plan)}; {where}. {go_on}", last=True)
             raise
         finally:
             points.put_together(plan)
@@ -75,10 +75,10 @@ def carry_out(plan: Plan, cluster=None, retry: bool = False) -> dict[Point, str]
 def _measure(plan: Plan, cluster, tell) -> None:
     """Measure the points that are left, and keep each, or why it failed."""
     left = [point for point in plan.points if not points.done(plan.results, point)]
-    total, walls = len(plan.points), []
+    walls = []
     while left:
         point, begun = left[0], time.monotonic()
-        tell(f"{total - len(left)} of {total} points; {point}{time_left(walls, left)}")
+        tell(f"{points.counted(plan)}; {point}{time_left(walls, left)}")
         try:
             rows = SOURCES[plan.source](plan, point, cluster)
             if why := lacking(rows, point, plan.repetitions):

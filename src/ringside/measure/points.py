@@ -35,6 +35,14 @@ def done(results: Path, point: Point) -> bool:
     return _file(results, point, "csv").exists() or _file(results, point, "failed").exists()
 
 
+def counted(plan: Plan) -> str:
+    """How many of the plan's points were measured, and how many failed, in words."""
+    measured = sum(_file(plan.results, point, "csv").exists() for point in plan.points)
+    failed = sum(done(plan.results, point) for point in plan.points) - measured
+    also = f", {failed} failed" if failed else ""
+    return f"{measured} of {len(plan.points)} points measured{also}"
+
+
 def keep(results: Path, point: Point, rows: list[str]) -> None:
     """Keep a point that was measured, on disk before this returns."""
     write(_file(results, point, "csv"), [HEADER, *rows])
