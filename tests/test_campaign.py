@@ -5,6 +5,7 @@ import json
 import os
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -211,6 +212,14 @@ def test_one_campaign_at_a_time_writes_a_table(results, nothing_runs):
         campaign.run(sweep(results, ringshift(bytes=[4])))
     lock.release()
     campaign.run(sweep(results, ringshift()))
+
+
+def test_who_writes_a_table_is_told(results, nothing_runs):
+    given = sweep(results, ringshift())
+    words = rf"is writing .*results.csv: process {os.getpid()} on {socket.gethostname()}\. Wait for"
+    with points.held(sweeps.plan(given)), pytest.raises(campaign.CampaignError, match=words):
+        campaign.run(given)
+    campaign.run(given)
 
 
 def test_the_order_of_a_point_is_checked_before_it_is_kept(results, monkeypatch):

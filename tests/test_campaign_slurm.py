@@ -300,6 +300,9 @@ def test_ctrl_c_leaves_the_jobs_and_cancel_ends_them(slurm, results):
     path = toml(results, sweep(results, shift(nodes=[1, 2]), slurm={"setup": ["sleep 600"]}))
     with command(slurm, path) as (outer, submitter):
         wait_for(lambda: len(list(points.folder(results).glob("jobs/*.id"))) == 2)
+        there = r": process \d+ on login\. Press Ctrl-C there"
+        with pytest.raises(campaign.CampaignError, match=there):
+            campaign.cancel(path)
         submitter.send_signal(signal.SIGINT)
         said, _ = outer.communicate(timeout=LIMIT)
     assert outer.returncode == 130, said

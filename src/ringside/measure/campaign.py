@@ -105,7 +105,8 @@ def cancel(sweep) -> int:
             f'{ready.source}". Press Ctrl-C where it runs.'
         )
     tell = teller()
-    with points.held(ready):
+    first = "Press Ctrl-C there (in a notebook: stop its cell), then cancel once more."
+    with points.held(ready, otherwise=first):
         try:
             count = batch.cancel(ready, tell)
         finally:

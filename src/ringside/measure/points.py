@@ -9,17 +9,19 @@ measured-with.json says what all of them were measured with. The table is put to
 import json
 import os
 import re
+import socket
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
 from ringside import locks, mpi
-from ringside.cluster import jobs
+from ringside.cluster import files, jobs
 from ringside.errors import CampaignError
 from ringside.measure.sweeps import Plan
 from ringside.measure.tables import HEADER, Point
 
+_HOLDER = "holder"  # the file that says who writes the table
 _NAME = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)(?:-(\d+))?")
 
 # ---- the files of points ----
@@ -116,24 +118,27 @@ def _files(results: Path, ending: str) -> dict[Point, Path]:
 
 
 @contextmanager
-def held(plan: Plan) -> Iterator[None]:
+def held(
+    plan: Plan, otherwise: str = "Wait for its end, or give this one other `results`."
+) -> Iterator[None]:
     """The points of a plan's table, this campaign's alone until the block ends.
 
-    Raises CampaignError where another campaign writes them, where they were measured with
-    something else, and for a table without its points.
+    Raises CampaignError where another campaign writes them, and says what to do `otherwise`; where
+    they were measured with something else; and for a table without its points.
     """
     if plan.results.exists():
         _measured_with(plan.results)  # nothing is put beside a table that is not a campaign's
     lock = locks.Lock(folder(plan.results) / "lock")
     if not lock.acquire():
-        raise CampaignError(
-            f"another campaign is writing {plan.results}. Wait for its end, or give this one other "
-            "`results`."
-        )
+        by = files.read(folder(plan.results), _HOLDER)
+        raise CampaignError(f"another campaign is writing {plan.results}{by}. {otherwise}")
+    holder = folder(plan.results) / _HOLDER
     try:
+        holder.write_text(f": {files.own_name()} on {socket.gethostname()}", errors="replace")
         _agree(plan)
         yield
     finally:
+        holder.unlink(missing_ok=True)
         lock.release()
 
 
