@@ -404,6 +404,14 @@ def test_what_the_script_exports_reaches_the_ranks_whatever_the_site_does(result
     assert "loaded: gcc" in log.read_text()
 
 
+def test_progress_tells_jobs_that_will_never_begin_from_those_that_wait(tmp_path):
+    plan = sweeps.plan(sweep(tmp_path / "results.csv", shift(ranks=[8], nodes=[8])))
+    jobs = [batch.Job("1", "PENDING", "PartitionNodeLimit"), batch.Job("2", "PENDING", "Priority")]
+    said = batch._progress(plan, {Path(job.id): job for job in jobs})
+    assert said.startswith("0 of 1 points measured; jobs: 2 pending (PartitionNodeLimit: will not ")
+    assert said.endswith(" asks for more nodes than the partition gives, Priority)")
+
+
 def test_what_ran_on_other_nodes_than_asked_for_has_failed(results):
     begin = "srun --mpi=pmi2 --nodes=1 --ntasks=2 --overcommit"
     if mpi.kind() == "openmpi":

@@ -395,6 +395,22 @@ def test_a_job_is_forgotten_only_when_slurm_says_that_it_is_over(
     assert jobs.noted(tmp_path) == ([] if over else ["ringside-1"])
 
 
+@pytest.mark.parametrize(
+    ("reason", "words"),
+    [
+        ("None", ""),
+        ("Priority", " (Priority)"),
+        ("PartitionNodeLimit", ": will not begin, as it asks for more nodes than the partition"),
+        ("PartitionTimeLimit", ": will not begin, as it asks for more time than the partition"),
+    ],
+)
+def test_a_job_that_will_never_begin_is_told_from_one_that_waits(reason, words):
+    said = str(jobs.Job("7", "PENDING", reason))
+    assert said.startswith("job 7 is pending") and words in said
+    assert ("will not begin" in said) is ("will not begin" in words)
+    assert str(jobs.Job("7", "RUNNING", reason)) == "job 7 is running"
+
+
 def test_what_a_user_has_set_for_slurms_commands_does_not_hide_a_job(tmp_path, monkeypatch):
     """A default of squeue's would: the job was called gone. And sbatch may be told to wait."""
     squeue = '[ -n "$SQUEUE_PARTITION" ] || echo "7|RUNNING|None|n1|ringside-1"'

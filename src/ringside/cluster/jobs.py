@@ -41,6 +41,9 @@ _CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z
 # Why a job is COMPLETING, where its nodes do not answer for a while.
 _REASONS = {"NodeDown": "NODE_FAIL", "TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED"}
 _CAUSES = {"TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED"}
+# Reasons for which a job waits for ever, and what it asks for too much of.
+_NEVER = {"PartitionNodeLimit": "more nodes", "PartitionTimeLimit": "more time"}
+_NEVER |= {"PartitionConfig": "more"}
 # How the scripts of jobs begin.
 OPENING = (
     "set -e",
@@ -72,8 +75,18 @@ class Job:
         """Whether it has no ranks, and will not have any."""
         return not self.waiting and self.state not in _GOING
 
+    @property
+    def waits_for(self) -> str:
+        """Why it has not begun, in Slurm's words, and that it never will if so; empty: unknown."""
+        if not self.waiting or self.reason in ("", "None"):
+            return ""
+        if self.reason not in _NEVER:
+            return self.reason
+        asks = f"asks for {_NEVER[self.reason]} than the partition gives"
+        return f"{self.reason}: will not begin, as it {asks}"
+
     def __str__(self):
-        reason = f" ({self.reason})" if self.waiting and self.reason not in ("", "None") else ""
+        reason = f" ({self.waits_for})" if self.waits_for else ""
         return f"job {self.id} is {self.state.lower()}{reason}"
 
 

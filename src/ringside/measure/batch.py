@@ -270,10 +270,10 @@ def _submit(plan: Plan, rest: dict[Path, Job | None]) -> str:
 def _progress(plan: Plan, rest: dict[Path, Job | None]) -> str:
     """How far it is, in one line."""
     waiting = [job for job in rest.values() if job and job.waiting]
-    reasons = {job.reason for job in waiting} - {"", "None"}
+    reasons = {job.waits_for for job in waiting} - {""}
     counts = {
         "running": sum(job is not None and not job.waiting for job in rest.values()),
-        f"pending{f' ({chr(44).join(sorted(reasons))})' if reasons else ''}": len(waiting),
+        f"pending ({', '.join(sorted(reasons))})" if reasons else "pending": len(waiting),
         "to submit": sum(job is None for job in rest.values()),
     }
     told = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
