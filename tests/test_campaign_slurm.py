@@ -8,6 +8,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -384,6 +385,17 @@ def test_what_was_measured_counts_though_its_ranks_never_end(slurm, results, fau
     words = "did not end within 10 s, and was ended: pingpong: a setting does not suit"
     assert reason.startswith(words)
     assert left(slurm, results) == []
+
+
+def test_results_that_the_nodes_do_not_see_are_told_as_that(results, capsys):
+    with tempfile.TemporaryDirectory(dir="/tmp") as folder:  # of which each node has its own
+        lost = Path(folder) / "results.csv"
+        campaign.run(sweep(lost, shift()))
+        [reason] = campaign.failures(lost)["reason"]
+    told = capsys.readouterr().out
+    words = f"; nothing was written into {lost.with_suffix('.points')}/jobs. If the nodes do not"
+    assert f"not measured: 1 of its 1 points{words}" in told
+    assert f"before this point was measured{words}" in reason
 
 
 def test_a_line_of_setup_that_fails_in_silence_is_named(results, capsys):

@@ -228,17 +228,25 @@ def _conclude(plan: Plan, path: Path, job: Job, tell: Tell) -> None:
     """A job is over: points it did not measure have failed, and if it failed that is told."""
     log = path.with_suffix(".log")
     said = log.read_text("utf-8", errors="replace") if log.exists() else ""
-    reason = f", {job.reason}" if job.reason not in ("", "None") else ""
-    word = "Slurm knows no more of it" if job.state == UNKNOWN else f"{job.state}{reason}"
+    unseen = ""
+    if job.nodes and not log.exists():
+        unseen = (
+            f"; nothing was written into {log.parent}. If the nodes do not see that folder: give "
+            "`results` in one that they do"
+        )
+    why = f", {job.reason}" if job.reason not in ("", "None") else ""
+    word = "Slurm knows no more of it" if job.state == UNKNOWN else f"{job.state}{why}"
     ended = f"{jobs.how_it_ended(job, said)} ({word})"
     measured = script.measures(path)
     missing = [point for point in measured if not points.done(plan.results, point)]
+    reason = f"{ended} before this point was measured{unseen or f'; see {log}'}"
     for point in missing:
-        points.fail(plan.results, point, f"{ended} before this point was measured; see {log}")
+        points.fail(plan.results, point, reason)
     if missing or job.state not in ("COMPLETED", UNKNOWN):
         of = f"; not measured: {len(missing)} of its {len(measured)} points" if missing else ""
         last = "".join(f"\n    {line}" for line in said.splitlines()[-TAIL:])
-        tell(f"failed: {path.stem}: {ended}{of}. {log}{' ends:' if last else ''}{last}", last=True)
+        where = unseen or f". {log}{' ends:' if last else ''}{last}"
+        tell(f"failed: {path.stem}: {ended}{of}{where}", last=True)
     points.write(path.with_suffix(".ended"), [ended])
     shutil.rmtree(path.with_suffix(""), ignore_errors=True)
 
