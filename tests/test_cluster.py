@@ -400,14 +400,14 @@ def test_a_job_is_forgotten_only_when_slurm_says_that_it_is_over(
     [
         ("None", ""),
         ("Priority", " (Priority)"),
-        ("PartitionNodeLimit", ": will not begin, as it asks for more nodes than the partition"),
-        ("PartitionTimeLimit", ": will not begin, as it asks for more time than the partition"),
+        ("PartitionNodeLimit", ": does not begin as long as it asks for more nodes"),
+        ("PartitionTimeLimit", ": does not begin as long as it asks for more time"),
     ],
 )
 def test_a_job_that_will_never_begin_is_told_from_one_that_waits(reason, words):
     said = str(jobs.Job("7", "PENDING", reason))
     assert said.startswith("job 7 is pending") and words in said
-    assert ("will not begin" in said) is ("will not begin" in words)
+    assert ("does not begin" in said) is ("does not begin" in words)
     assert str(jobs.Job("7", "RUNNING", reason)) == "job 7 is running"
 
 

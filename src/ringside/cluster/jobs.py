@@ -41,7 +41,7 @@ _CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z
 # Why a job is COMPLETING, where its nodes do not answer for a while.
 _REASONS = {"NodeDown": "NODE_FAIL", "TimeLimit": "TIMEOUT", "NonZeroExitCode": "FAILED"}
 _CAUSES = {"TIME LIMIT": "TIMEOUT", "NODE FAILURE": "NODE_FAIL", "PREEMPTION": "PREEMPTED"}
-# Reasons for which a job waits for ever, and what it asks for too much of.
+# Reasons for which a job may wait for ever, and what it asks for too much of.
 _NEVER = {"PartitionNodeLimit": "more nodes", "PartitionTimeLimit": "more time"}
 _NEVER |= {"PartitionConfig": "more"}
 # How the scripts of jobs begin.
@@ -77,13 +77,13 @@ class Job:
 
     @property
     def waits_for(self) -> str:
-        """Why it has not begun, in Slurm's words, and that it never will if so; empty: unknown."""
+        """Why it has not begun, in Slurm's words, and what that means if it never may."""
         if not self.waiting or self.reason in ("", "None"):
             return ""
         if self.reason not in _NEVER:
             return self.reason
         asks = f"asks for {_NEVER[self.reason]} than the partition gives"
-        return f"{self.reason}: will not begin, as it {asks}"
+        return f"{self.reason}: does not begin as long as it {asks}"
 
     def __str__(self):
         reason = f" ({self.waits_for})" if self.waits_for else ""
