@@ -15,6 +15,7 @@ import time
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import ipyparallel
 import psutil
@@ -28,6 +29,7 @@ from ranks import left_in_shared_memory
 import ringside
 from ringside import errors, locks, mpi, processes
 from ringside.cluster import client, files, jobs, room
+from ringside.engine import __main__ as engine
 
 LIMIT = 60  # seconds for anything that starts a cluster on a busy machine
 SETUP = """
@@ -409,6 +411,24 @@ def test_a_job_that_will_never_begin_is_told_from_one_that_waits(reason, words):
     assert said.startswith("job 7 is pending") and words in said
     assert ("does not begin" in said) is ("does not begin" in words)
     assert str(jobs.Job("7", "RUNNING", reason)) == "job 7 is running"
+
+
+@pytest.mark.parametrize(
+    ("found", "words"),
+    [
+        (1, "it is 0 of 1, and 8 were begun: .* different dialects"),
+        (4, "it is 0 of 4, and 8 were asked for: .* begins another number"),
+        (16, "it is 0 of 16, and 8 were asked for: .* begins another number"),
+    ],
+)
+def test_another_number_of_ranks_is_told_from_another_dialect(found, words, monkeypatch):
+    world = SimpleNamespace(rank=0, Get_size=lambda: found)
+    library = SimpleNamespace(COMM_WORLD=world, Get_library_version=lambda: "MPICH")
+    monkeypatch.setenv("RINGSIDE_RANKS", "8")
+    for name in engine.RANK_VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(SystemExit, match=words):
+        engine.require_all(library)
 
 
 def test_what_a_user_has_set_for_slurms_commands_does_not_hide_a_job(tmp_path, monkeypatch):

@@ -541,6 +541,14 @@ def test_ranks_that_do_not_know_of_each_other_are_told_as_that(another):
     assert alone["text"].count(words) == 1
 
 
+def test_another_number_of_ranks_than_asked_for_is_told_as_that(another):
+    begin = "srun --mpi=pmi2 --ntasks=2"
+    if mpi.kind() == "openmpi":
+        begin = f"{mpi.mpiexec()} -n 2"
+    few = another.run(f"ringside.start(4, begin={begin!r})", LIMIT, error="ClusterError")
+    assert "it is 0 of 2, and 4 were asked for" in few["text"]
+
+
 def test_an_address_of_another_machine_is_refused_at_once(another, slurm):
     before = jobs(slurm)
     refused = another.run("ringside.start(4, address='192.0.2.7')", error="ClusterError")

@@ -206,10 +206,16 @@ def require_all(MPI) -> None:
         if launch_rank():
             time.sleep(TOLD_LIMIT)  # ended now, it could end the first before that has spoken
             sys.exit(1)
+        told = f"a rank was told that it is {MPI.COMM_WORLD.rank} of {found}, and {wanted} were"
+        told = f"{PREFIX} on {socket.gethostname()} {told}"
+        if found > 1:  # so they know of each other
+            sys.exit(
+                f"{told} asked for: the command that begins them begins another number. Have "
+                f"begin=... of ringside.start begin {wanted}, or leave it out"
+            )
         sys.exit(
-            f"{PREFIX} on {socket.gethostname()} a rank was told that it is {MPI.COMM_WORLD.rank} "
-            f"of {found}, and {wanted} were begun: the command that begins them and the MPI "
-            "library speak different dialects (PMI). Name another: ringside.start(..., "
+            f"{told} begun: the command that begins them and the MPI library speak different "
+            "dialects (PMI). Name another: ringside.start(..., "
             f"begin='srun --mpi={pmi}'); `srun --mpi=list` lists what this Slurm speaks"
         )
 
