@@ -176,6 +176,8 @@ def test_step_without_noise():
     assert step.above.bandwidth == pytest.approx(2 / PER_BYTE)
     assert step.below.freedom == step.above.freedom == len(SIZES) - 4  # two lines, one scatter
     assert str(step).startswith("step between 4,096 and 8,192 bytes: 2.59 (2.59 to 2.59) µs more")
+    (down,) = fit.steps(SIZES, 2 * STRAIGHT.max() - stepped(4096)[::-1])
+    assert down.jump < 0 and " µs less (95% confidence)" in str(down)
     assert fit.steps(SIZES, STRAIGHT) == ()
 
 

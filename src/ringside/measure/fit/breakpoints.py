@@ -60,8 +60,10 @@ class Step:
         if self.bend:
             below, above = (1e-9 * line.bandwidth for line in (self.below, self.above))
             return f"bend {where}: from {below:.3g} to {above:.3g} GB/s"
-        jump = span([self.jump, *self.jump_interval], 1e6)
-        return f"step {where}: {jump} µs more ({self.below.confidence:.0%} confidence)"
+        word, jump = "more", [self.jump, *self.jump_interval]
+        if self.jump < 0:
+            word, jump = "less", [-self.jump, *(-end for end in reversed(self.jump_interval))]
+        return f"step {where}: {span(jump, 1e6)} µs {word} ({self.below.confidence:.0%} confidence)"
 
 
 def steps(
