@@ -420,7 +420,7 @@ def test_progress_tells_jobs_that_will_never_begin_from_those_that_wait(tmp_path
     plan = sweeps.plan(sweep(tmp_path / "results.csv", shift(ranks=[8], nodes=[8])))
     jobs = [batch.Job("1", "PENDING", "PartitionNodeLimit"), batch.Job("2", "PENDING", "Priority")]
     said = batch._progress(plan, {Path(job.id): job for job in jobs})
-    assert said.startswith("0 of 1 points measured; jobs: 2 pending (PartitionNodeLimit: will not ")
+    assert said.startswith("0 of 1 points measured; jobs: 2 pending (PartitionNodeLimit: does not ")
     assert said.endswith(" asks for more nodes than the partition gives, Priority)")
 
 

@@ -55,10 +55,14 @@ def engines(slurm) -> dict[str, int]:
     """How many ranks each node has, of those that have any."""
     found = {}
     for node in slurm.nodes:
-        text = slurm.said("ps", "axo", "comm,args", node=node)
-        count = sum(
-            line.startswith("python") and "ringside.engine" in line for line in text.splitlines()
-        )
+        lines = slurm.said("ps", "axo", "pid=,ppid=,comm=,args=", node=node).splitlines()
+        processes = [line.split(maxsplit=3) for line in lines]
+        engines = {
+            pid: parent
+            for pid, parent, name, line in processes
+            if name.startswith("python") and "ringside.engine" in line
+        }
+        count = sum(parent in engines for parent in engines.values())  # a rank is two processes
         found |= {node: count} if count else {}
     return found
 

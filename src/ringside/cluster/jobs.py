@@ -47,7 +47,7 @@ _NEVER |= {"PartitionConfig": "more"}
 # How the scripts of jobs begin.
 OPENING = (
     "set -e",
-    "export SLURM_EXPORT_ENV=ALL  # or srun drops what is exported, by a site's SBATCH_EXPORT=NONE",
+    "export SLURM_EXPORT_ENV=ALL PATH  # where a site sets SBATCH_EXPORT=NONE, srun drops both",
 )
 # What is set for a job or a step, and a user's own defaults for looking at jobs and ending them: by
 # those a job that is there may not be seen.
