@@ -558,7 +558,7 @@ def test_work_between_tests_is_seen_on_a_crowded_machine(view):
         """
         request, end = comm.Irecv(np.zeros(1), source=rank, tag=9), time.monotonic() + 6
         while not request.Test() and time.monotonic() < end:
-            sum(range(1_500))
+            sum(range(4_000))
         request.Cancel()
         request.Wait()
         """
@@ -573,7 +573,7 @@ def test_a_helper_that_works_is_seen_on_a_crowded_machine(view):
         def work():
             end = time.monotonic() + 6
             while time.monotonic() < end:
-                sum(range(1_500))
+                sum(range(4_000))
             comm.send("done", dest=rank)
         threading.Thread(target=work).start()
         assert comm.recv(source=rank) == "done"
