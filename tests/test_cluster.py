@@ -654,6 +654,7 @@ def test_nothing_is_left(how, tmp_path, monkeypatch):
         run_python("import ringside; ringside.start(1).stop()", tmp_path).communicate(timeout=LIMIT)
     assert wait_for(lambda: not any(Path(file).exists() for file in left["files"]), 3)
     assert files_of_clusters(tmp_path) == []
+
     # Python itself tries a new process's temporary directory by a file of this text: killed then,
     # it leaves that.
     def others():
