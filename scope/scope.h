@@ -546,7 +546,7 @@ void scope_report(struct report *report); /* its rows are the caller's to free. 
 void scope_tell(const struct report *reports, const struct verdict *verdict, int kind,
                 const struct unreceived *left, int lefts, double seconds, int drained,
                 int renewed, bool failed);
-void scope_tell_inside(int name); /* the rank exits from within this call: says so, and how it called */
+void scope_tell_inside(int name); /* this rank exits from within that call: says so */
 void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly);
 char *scope_settled_text(void);

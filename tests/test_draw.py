@@ -628,6 +628,21 @@ def test_ranks_about_equally_blocked_are_named_together():
     )
 
 
+def test_a_call_that_was_taken_out_is_told_though_another_took_longer():
+    """Catches a deadlock of which the sentence says that its message was received."""
+    table = events(
+        send(1, 0.0, 1.0, 0),
+        recv(0, 0.0, 1.0, 1, blocked=1.0),
+        recv(0, 1.0, 1.6, 1, blocked=0.6),
+        recv(0, 1.6, 2.0, 1, blocked=0.4),
+    )
+    table.loc[table["start"] >= 1.0, "left"] = True
+    assert said(draw.timeline(table)).startswith(
+        "Rank 0 was blocked longest, 2 s of 2 s, most of it in 3 calls of MPI_Recv, 2 of them taken "
+        "out"
+    )
+
+
 def test_tag_mismatch_names_the_message_that_is_left():
     table = events(
         send(0, 0.0, 0.1, 1, tag=1),

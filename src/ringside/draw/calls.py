@@ -96,8 +96,8 @@ def _blocked_words(calls: list, span: float, broken: bool) -> str:
         alike = [r for r in calls if r.rank == row.rank and r.call == row.call]
         if row.left:
             where += ", which was taken out"
-        elif any(r.left for r in alike):
-            where = f"{len(alike)} calls of {row.call}, of which one was taken out"
+        elif left := sum(bool(r.left) for r in alike):
+            where = f"{len(alike)} calls of {row.call}, {left} of them taken out"
     whole = all(longest[rank].blocked >= 0.9 * total[rank] for rank in equal)
     return words + (f", {'' if whole else 'most of it '}in {where}" if where else "")
 
