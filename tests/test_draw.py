@@ -638,8 +638,8 @@ def test_a_call_that_was_taken_out_is_told_though_another_took_longer():
     )
     table.loc[table["start"] >= 1.0, "left"] = True
     assert said(draw.timeline(table)).startswith(
-        "Rank 0 was blocked longest, 2 s of 2 s, most of it in 3 calls of MPI_Recv, 2 of them taken "
-        "out"
+        "Rank 0 was blocked longest, 2 s of 2 s, most of it in 3 calls of MPI_Recv, 2 of them "
+        "taken out"
     )
 
 
