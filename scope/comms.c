@@ -944,5 +944,7 @@ int MPI_Finalize(void) {
         scope_end(&call, c, MPI_SUCCESS);
     }
     scope_finish();
-    return PMPI_Finalize();
+    const int err = PMPI_Finalize();
+    scope_outside_ended();
+    return err;
 }

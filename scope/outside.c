@@ -388,7 +388,20 @@ void scope_outside_end(void) {
         return;
     if (atomic_load(&broken))
         await_end();
-    mark("done");
+    mark("finalize");
+}
+
+void scope_outside_ended(void) {
+    if (wanted())
+        mark("done");
+}
+
+void scope_outside_unreceived(const char *text) {
+    char path[PATH_ROOM];
+    if (!wanted())
+        return;
+    snprintf(path, sizeof path, "%s/unreceived.json", directory);
+    put(path, text, strlen(text));
 }
 
 int MPI_Abort(MPI_Comm comm, int code) {

@@ -510,17 +510,33 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
     scope.told = text.at;
 }
 
+static void say_left(struct text *text, const struct unreceived *left, int lefts) {
+    long long untold = 0;
+    for (int i = MANY_UNRECEIVED; i < lefts; i++)
+        untold += left[i].count;
+    say(text, "\"unreceived\":");
+    say_unreceived(text, left, lefts);
+    say(text, ",\"untold\":%lld", untold);
+}
+
+void scope_tell_last(const struct unreceived *left, int lefts) {
+    struct text text = {.at = malloc(256), .room = 256};
+    if (!text.at)
+        return;
+    say(&text, "{");
+    say_left(&text, left, lefts);
+    say(&text, "}");
+    scope_outside_unreceived(text.at);
+    free(text.at);
+}
+
 void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly) {
     struct text text = {.at = malloc(256), .room = 256};
     if (!text.at)
         return;
-    say(&text, "\"unreceived\":");
-    say_unreceived(&text, left, lefts);
-    long long untold = 0;
-    for (int i = MANY_UNRECEIVED; i < lefts; i++)
-        untold += left[i].count;
-    say(&text, ",\"untold\":%lld,\"partly\":", untold);
+    say_left(&text, left, lefts);
+    say(&text, ",\"partly\":");
     say_partly(&text, reports, partly);
     free(scope.leftover);
     scope.leftover = text.at;

@@ -351,6 +351,13 @@ static bool hold_round(void) {
         scope_compared(reports);
         speak(reports, left, lefts);
     }
+    if (ending == scope.size && kind == RUNNING && left) {
+        lefts = scope_unclaimed(scope.size, reports, left, lefts);
+        if (lefts > 0 && scope.rank == 0)
+            scope_tell_last(left, lefts);
+        if (lefts > 0)
+            scope_take_last(left, lefts);
+    }
     const bool settled = mine->settling;
     scope_unlock();
     if (kind != RUNNING) {

@@ -408,7 +408,9 @@ void scope_outside_before(void);            /* MPI is about to begin */
 void scope_outside_begin(int threads);       /* MPI has begun, with this level of threads asked */
 void scope_outside_told(const char *report); /* of a break, before any call is left */
 void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
+void scope_outside_unreceived(const char *text); /* by all ranks, at their end: JSON */
 void scope_outside_end(void);                /* MPI is about to end */
+void scope_outside_ended(void);              /* MPI has ended */
 
 /* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
@@ -549,11 +551,13 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
 void scope_tell_inside(int name); /* this rank exits from within that call: says so */
 void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly);
+void scope_tell_last(const struct unreceived *left, int lefts); /* at the program's end */
 char *scope_settled_text(void);
 
 /* drain.c */
 void scope_break(const struct report *reports, const struct unreceived *left, int lefts,
                  const struct verdict *verdict, int kind);
+void scope_take_last(struct unreceived *left, int lefts); /* in MPI_Finalize, on all ranks */
 
 /* rounds.c */
 void scope_start(void);

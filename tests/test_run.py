@@ -88,8 +88,6 @@ int main(int argc, char **argv) {
     ring(2);
     if (strcmp(what, "no type") == 0)
         hand_over_no_type();
-    if (strcmp(what, "not received") == 0 && rank == 0)
-        MPI_Send(&rank, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
     if (strcmp(what, "large") == 0)
         ring(500000);
     if (strcmp(what, "bytes") == 0)
@@ -457,6 +455,90 @@ def test_a_rank_that_leaves_without_finalize_is_named(run, program):
     assert "rank 2 ended without MPI_Finalize, with exit status 3" in lines(done.stderr)[-1]
 
 
+def test_the_ranks_are_ended_where_mpiexec_does_not_see_that_one_has_gone(
+    program, tmp_path, monkeypatch, capfd
+):
+    """As MPICH's does now and then: the others would wait for ever."""
+    blind = tmp_path / "mpiexec"
+    blind.write_text(f'#!/bin/sh\n{shlex.quote(str(mpi.mpiexec()))} "$@"\nexec sleep 600\n')
+    blind.chmod(0o755)
+    monkeypatch.setattr(mpi, "mpiexec", lambda: blind)
+    begun = time.monotonic()
+    assert main(["run", "-n", "4", str(program), "exit"]) == 3
+    assert time.monotonic() - begun < 60  # it would be 600
+    assert "rank 2 ended without MPI_Finalize, with exit status 3" in capfd.readouterr().err
+
+
+def test_a_rank_that_ends_within_finalize_is_told_as_that(run, tmp_path):
+    """By a callback of its own, as the library calls it there."""
+    text = r"""
+#include <mpi.h>
+#include <stdlib.h>
+static int leave(MPI_Comm comm, int key, void *value, void *more) {
+    (void)comm, (void)key, (void)value, (void)more;
+    _Exit(4);
+}
+int main(int argc, char **argv) {
+    int rank, key;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_create_keyval(MPI_COMM_NULL_COPY_FN, leave, &key, NULL);
+    if (rank == 1)
+        MPI_Comm_set_attr(MPI_COMM_SELF, key, NULL);
+    MPI_Finalize();
+    return 0;
+}
+"""
+    done = run(2, compile_c(text, tmp_path / "leaves"))
+    assert done.returncode == 4
+    assert "rank 1 ended within MPI_Finalize, with exit status 4" in lines(done.stderr)[-1]
+
+
+# Messages that nobody receives: short ones, and one sent out of memory that is soon no more.
+LEFT_OVER = r"""
+#define _GNU_SOURCE
+#include <mpi.h>
+#include <stdio.h>
+#include <string.h>
+#include <sys/mman.h>
+int main(int argc, char **argv) {
+    const int large = 8000000;
+    int rank;
+    MPI_Comm twin;
+    MPI_Request request;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_dup(MPI_COMM_WORLD, &twin);
+    char *memory =
+        mmap(NULL, large, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    memset(memory, 1, large);
+    if (rank == 0) {
+        for (int i = 0; i < 100; i++)
+            MPI_Send(memory, 4, MPI_BYTE, 1, 5, MPI_COMM_WORLD);
+        MPI_Isend(memory, large, MPI_BYTE, 1, 6, twin, &request);
+        MPI_Request_free(&request);
+    }
+    munmap(memory, large);
+    MPI_Finalize();
+    puts("the end");
+    return rank;
+}
+"""
+
+
+def test_messages_that_nobody_received_are_told_and_do_no_harm(run, tmp_path):
+    """MPICH fails in MPI_Finalize over one that it has seen, or hangs there."""
+    program = compile_c(LEFT_OVER, tmp_path / "left-over")
+    done = run(2, program)
+    assert done.returncode == 1  # rank 1's
+    assert lines(done.stdout) == ["the end"] * 2
+    told = [line for line in lines(done.stderr) if line.startswith("Ringside")]
+    assert told == [
+        "Ringside: sent and not received: 100 messages from rank 0 to rank 1 (tag 5), 1 message "
+        "from rank 0 to rank 1 (tag 6, communicator 3), when the program ended."
+    ]
+
+
 # What it calls at its end; and how often its MPI was called meanwhile, by whomever.
 EXITS = r"""
 #define _GNU_SOURCE
@@ -651,10 +733,9 @@ def test_a_handler_of_the_programs_own_hears_of_an_error_once(run, program):
 
 
 def test_no_shared_memory_is_left_where_the_library_ends_the_program(run, program):
-    """As MPICH does in MPI_Finalize, over a message that nobody has received."""
     before = set(Path("/dev/shm").iterdir())
-    done = run(2, program, "not received")
-    assert (done.returncode != 0) == (mpi.kind() == "mpich"), done.stderr
+    done = run(4, program, "abort")
+    assert done.returncode == 5, done.stderr
     left = {str(path) for path in set(Path("/dev/shm").iterdir()) - before}
     assert not left - processes.shared_memory(processes.everyone())
 

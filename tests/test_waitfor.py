@@ -287,15 +287,15 @@ def test_messages_left_over_are_counted():
     def message(tag, count=1, comm=0):
         return {"source": 0, "dest": 1, "tag": tag, "comm": comm, "count": count}
 
-    assert waitfor.unreceived([message(7)]) == (
+    assert waitfor.left_by_cell([message(7)]) == (
         "Ringside: sent and not received: 1 message from rank 0 to rank 1 (tag 7). It stays, and "
         "a later cell can receive it; cluster.restart() gives new ranks, without it."
     )
-    assert waitfor.unreceived([message(7, 2)]).endswith(
+    assert waitfor.left_by_cell([message(7, 2)]).endswith(
         "They stay, and a later cell can receive them; cluster.restart() gives new ranks, without "
         "them."
     )
-    text = waitfor.unreceived([message(tag, 2, comm=3) for tag in range(5)])
+    text = waitfor.left_by_cell([message(tag, 2, comm=3) for tag in range(5)])
     assert "2 messages from rank 0 to rank 1 (tag 2, communicator 3), and 4 more." in text
 
 

@@ -246,7 +246,8 @@ def follow(
         for speaker in speakers:
             speaker.start()
         try:
-            _watch(run, signals, time.monotonic() + limit)
+            own = plan.mpiexec == [str(mpi.mpiexec())]
+            _watch(run, signals, time.monotonic() + limit, own)
         finally:
             run.report = run.report or _report(directory)  # it may have come with the end
             _end(run)
@@ -294,9 +295,11 @@ def _pass_on(run: Run, pipe, hear: Callable[[int, bytes], None], to: int) -> Non
                 hear(to, data)
 
 
-def _watch(run: Run, signals: set, limit: float) -> None:
-    """Until mpiexec has ended, or it is for us to end it."""
+def _watch(run: Run, signals: set, limit: float, own: bool) -> None:
+    """Until mpiexec has ended, or it is for us to end it: our own one too where a rank has ended
+    within MPI, and it takes no notice, as MPICH's does now and then."""
     sampled, begun, deadline = 0.0, 0, float("inf")
+    lost = False
     while run.process.poll() is None:
         said = signal.sigtimedwait(signals, TICK)
         now = time.monotonic()
@@ -311,6 +314,9 @@ def _watch(run: Run, signals: set, limit: float) -> None:
         if begun != before or now - sampled >= SAMPLE:
             sampled = now
             run.shared |= processes.shared_memory(list(_started(run.directory)))
+            end = first_end(run.directory) if own and not lost else None
+            if end and end[2]:
+                lost, deadline = True, min(deadline, now + PATIENCE)
         if run.report is None:
             run.report = _report(run.directory)
             if run.report:
@@ -466,28 +472,30 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     """Say who died, if anyone did, and what the scope could not see; the exit status."""
     code = run.process.returncode
     _warn(plan, notes)
+    _tell_unreceived(run.directory)
     if run.interrupted:
         return 128 + run.interrupted
     first = first_end(run.directory)
     if first and not list(run.directory.glob("abort-*")):
-        rank, status, clean = first
+        rank, status, where = first
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
             name = signal.strsignal(number) or "unknown"
             _say(f"Ringside: rank {rank} was killed by signal {number} ({name}).")
             return 128 + number
-        if not clean and code:
+        if where and code:
             _say(
-                f"Ringside: rank {rank} ended without MPI_Finalize, with exit status "
+                f"Ringside: rank {rank} ended {where} MPI_Finalize, with exit status "
                 f"{os.WEXITSTATUS(status)}, before the others."
             )
             return os.WEXITSTATUS(status) or code  # not of those that mpiexec then ended
     return 128 - code if code < 0 else code
 
 
-def first_end(directory: Path) -> tuple[int, int, bool] | None:
+def first_end(directory: Path) -> tuple[int, int, str] | None:
     """Of the first rank that ended badly, unless one before it ended well with an error of its
-    own: rank, status as wait() gives it, whether it was in MPI and had come to MPI_Finalize."""
+    own: rank, status as wait() gives it, and whether that was "without" or "within" its
+    MPI_Finalize; "": behind it, or it had not begun MPI."""
     ends = []
     for path in directory.glob("ended-*"):
         if path.suffix:
@@ -495,10 +503,11 @@ def first_end(directory: Path) -> tuple[int, int, bool] | None:
         rank, status, when = path.read_text().split()
         pid = path.name.split("-")[1]
         began = list(directory.glob(f"rank-*-{pid}.json"))
-        clean = not began or bool(list(directory.glob(f"done-*-{pid}")))
+        done, within = (list(directory.glob(f"{it}-*-{pid}")) for it in ("done", "finalize"))
+        where = "" if done or not began else "within" if within else "without"
         rank = int(json.loads(began[0].read_text())["rank"]) if began else int(rank)
-        ends.append((float(when), rank, int(status), clean))
-    bad = [(rank, status, clean) for _, rank, status, clean in sorted(ends) if status or not clean]
+        ends.append((float(when), rank, int(status), where))
+    bad = [(rank, status, where) for _, rank, status, where in sorted(ends) if status or where]
     return bad[0] if bad else None
 
 
@@ -515,6 +524,14 @@ def _warn(plan: Plan, notes: list[dict]) -> None:
             "Ringside: the program was not watched: its MPI library does not provide "
             "MPI_THREAD_MULTIPLE, or a rank lacked memory."
         )
+
+
+def _tell_unreceived(directory: Path) -> None:
+    """What was sent and never received when all ranks had come to MPI_Finalize."""
+    with contextlib.suppress(FileNotFoundError):
+        left = json.loads((directory / "unreceived.json").read_text())
+        which = waitfor.unreceived(left["unreceived"], left["untold"])
+        _say(f"{which}, when the program ended.")
 
 
 def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:

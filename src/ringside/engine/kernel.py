@@ -166,7 +166,7 @@ class RingsideKernel(IPythonParallelKernel):
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
         end = scope.settle(SETTLE_LIMIT, reply["status"] == "error")
         if end["unreceived"]:
-            left = waitfor.unreceived(end["unreceived"], end["untold"])
+            left = waitfor.left_by_cell(end["unreceived"], end["untold"])
             print(*in_lines(left), sep="\n", file=sys.stderr)
         if end["partly"]:
             print(*in_lines(waitfor.partly(end["partly"])), sep="\n", file=sys.stderr)

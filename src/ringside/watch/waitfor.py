@@ -109,7 +109,7 @@ def cleared(report: dict) -> str:
 
 
 def unreceived(messages: Sequence[dict], untold: int = 0) -> str:
-    """One line on the messages that a cell sent and nobody received.
+    """The messages that were sent and that nobody received, as the beginning of a sentence.
 
     untold: how many there are that `messages` does not name.
     """
@@ -117,11 +117,16 @@ def unreceived(messages: Sequence[dict], untold: int = 0) -> str:
     if len(messages) > 3:
         more = untold + sum(message["count"] for message in messages[3:])
         which.append(f"and {more} more")
+    return f"{PREFIX} sent and not received: {', '.join(which)}"
+
+
+def left_by_cell(messages: Sequence[dict], untold: int = 0) -> str:
+    """One line on the messages that a cell sent and nobody received."""
     alone = len(messages) == 1 and messages[0]["count"] == 1
     they, them = ("It stays", "it") if alone else ("They stay", "them")
     return (
-        f"{PREFIX} sent and not received: {', '.join(which)}. {they}, and a later cell can "
-        f"receive {them}; cluster.restart() gives new ranks, without {them}."
+        f"{unreceived(messages, untold)}. {they}, and a later cell can receive {them}; "
+        f"cluster.restart() gives new ranks, without {them}."
     )
 
 
