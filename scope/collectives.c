@@ -172,10 +172,21 @@ static struct flow from_all(const struct comm *c, long long bytes) {
     return sum;
 }
 
-/* count < 0: not all know it. Between two groups only the call is compared. */
-static void agree(const struct comm *c, struct record *p, long long count, MPI_Datatype type,
-                  int operation, struct flow given, struct flow taken) {
+/* Between two groups: everyone in the one expects the same rank of the other, and that one only
+ * gives MPI_ROOT. */
+static void agree_on_root(const struct comm *c, struct record *p, int root) {
+    const uint64_t expected = (uint64_t)c->remote;
+    p->peer = root == MPI_ROOT ? scope.rank : root >= 0 ? c->world[c->size + root] : ANY_PEER;
+    if (p->peer != ANY_PEER)
+        p->balance = mix(1, (uint64_t)p->peer) * (root == MPI_ROOT ? expected : -(uint64_t)1);
+}
+
+/* count < 0: not all know it. Between two groups only the call and its root are compared. */
+static void agree(const struct comm *c, struct record *p, int root, long long count,
+                  MPI_Datatype type, int operation, struct flow given, struct flow taken) {
     p->waiter = operation;
+    if (c->remote && root != NO_ROOT)
+        agree_on_root(c, p, root);
     if (c->remote)
         return;
     p->given = given.bytes;
@@ -311,6 +322,10 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
     (buf == MPI_IN_PLACE ? (long long)(other_count) * size_of(other_type)                        \
                          : (long long)(count) * size_of(type))
 
+/* In MPICH's (5.0.2) Ibcast ranks that give elements of no bytes wait for ever for those that give
+ * no elements. */
+#define SOME(count, type) (size_of(type) == 0 ? 0 : (count))
+
 /* Each collective: its root, the bytes this rank hands in (0 where every peer has a count of its
  * own), count, type and operation on which all ranks have to agree (-1: they need not), what
  * it hands in and takes out, its parameters but the communicator, its arguments. S: suffix,
@@ -320,7 +335,7 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
       NO_OPERATION,                                                                              \
       ANY_FLOW, ANY_FLOW,                                                                        \
       (void *buf, C count, MPI_Datatype type, int root),                                         \
-      buf, count, type, root)                                                                    \
+      buf, SOME(count, type), type, root)                                                        \
     X(S, Reduce, Ireduce, root, (long long)count * size_of(type), (long long)count, type,        \
       scope_operation(op),                                                                       \
       ANY_FLOW, ANY_FLOW,                                                                        \
@@ -458,7 +473,7 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
         OBSERVE(name, comm, PMPI_##name##S(__VA_ARGS__, comm))                                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT)) /* the library says what is wrong */        \
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
-        agree(c, scope_enter(c, CALL_##name, agreed(c, ROOT)), COUNT, TYPE, OPERATION,           \
+        agree(c, scope_enter(c, CALL_##name, agreed(c, ROOT)), ROOT, COUNT, TYPE, OPERATION,           \
               GIVEN, TAKEN);                                                                     \
         const bool inside = whole(c, CALL_##name);                                               \
         const bool gate = inside || atomic_load(&scope.insist);                                  \
@@ -478,7 +493,7 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
         OBSERVE(iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))                        \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
-        agree(c, scope_enter(c, CALL_##iname, agreed(c, ROOT)), COUNT, TYPE, OPERATION,          \
+        agree(c, scope_enter(c, CALL_##iname, agreed(c, ROOT)), ROOT, COUNT, TYPE, OPERATION,          \
               GIVEN, TAKEN);                                                                     \
         const int err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));              \
         return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
@@ -541,7 +556,7 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c,                                                           \
                              PMPI_##name##_init##S(__VA_ARGS__, comm, info, request));           \
-        agree(c, scope_enter(c, CALL_##name##_init, agreed(c, ROOT)), COUNT, TYPE, OPERATION,    \
+        agree(c, scope_enter(c, CALL_##name##_init, agreed(c, ROOT)), ROOT, COUNT, TYPE, OPERATION,    \
               GIVEN, TAKEN);                                                                     \
         const int err =                                                                          \
             begun(c, PMPI_##name##_init##S(__VA_ARGS__, c->shadow, info, request));              \

@@ -2,7 +2,7 @@
  *
  * Small words travel between the program's threads on the scope's private communicator. At a gate
  * every member tells the first of them which collective it has come to and a hash of all it has
- * entered on that communicator; if they are alike, the first lets all through. If they are not, the
+ * entered on that communicator; if they are alike, and in balance, the first lets all through. If they are not, the
  * gate stays shut, and the judge names the place. Words are counted, so that a break can take
  * exactly those out that are under way. */
 #include "scope.h"
@@ -14,7 +14,7 @@ enum { FIRST_TAG = 2 }; /* below it the threads of the scope talk */
 
 struct word {
     int64_t number, index;
-    uint64_t hash;
+    uint64_t hash, balance;
 };
 
 /* A word on its way out, until the library has done with it. */
@@ -82,10 +82,12 @@ static bool hear(int from, int tag, struct word *word) {
 /* ---- gates ---- */
 
 static struct word here(const struct comm *c) {
+    const struct record *last = c->places > 0 ? &c->place[c->places - 1] : NULL;
     uint64_t hash = c->history;
-    if (c->places > 0 && c->place[c->places - 1].index > c->hashed)
-        hash = scope_mix_place(hash, &c->place[c->places - 1]);
-    return (struct word){c->number, c->entered, hash};
+    if (last && last->index > c->hashed)
+        hash = scope_mix_place(hash, last);
+    const uint64_t balance = last && last->index == c->entered ? last->balance : 0;
+    return (struct word){c->number, c->entered, hash, balance};
 }
 
 static int members(const struct comm *c) { return c->size + c->remote; }
@@ -97,18 +99,23 @@ static int first_of(const struct comm *c) {
     return first;
 }
 
-/* The first member's part: true once all have come, and alike. */
+static bool alike(const struct word *a, const struct word *b) {
+    return a->number == b->number && a->index == b->index && a->hash == b->hash;
+}
+
+/* The first member's part: true once all have come, alike and in balance. */
 static bool all_here(const struct comm *c, const struct word *own, bool *come, int *missing,
-                     bool *shut) {
+                     bool *shut, uint64_t *balance) {
     for (int i = 0; i < members(c); i++) {
         struct word word;
         if (come[i] || !hear(c->world[i], tag_of(c->number), &word))
             continue;
         come[i] = true;
         --*missing;
-        *shut = *shut || memcmp(&word, own, sizeof word) != 0;
+        *shut = *shut || !alike(&word, own);
+        *balance += word.balance;
     }
-    return *missing == 0 && !*shut;
+    return *missing == 0 && !*shut && *balance == 0;
 }
 
 int scope_gate(struct call *call, struct comm *c) {
@@ -117,6 +124,7 @@ int scope_gate(struct call *call, struct comm *c) {
     const struct record need = {
         .kind = COLLECTIVE, .comm = c->number, .peer = ANY_PEER, .index = c->entered};
     bool few[64] = {false}, shut = false, through = false;
+    uint64_t balance = own.balance;
     bool *come = members(c) <= 64 ? few : calloc((size_t)members(c), sizeof *come);
     int missing = members(c) - 1, err = come ? MPI_SUCCESS : MPI_ERR_NO_MEM;
     for (int i = 0; come && i < members(c); i++)
@@ -128,7 +136,7 @@ int scope_gate(struct call *call, struct comm *c) {
     c->released = 0;
     while (!err && !through) {
         struct word word;
-        through = first == scope.rank ? all_here(c, &own, come, &missing, &shut)
+        through = first == scope.rank ? all_here(c, &own, come, &missing, &shut, &balance)
                                       : hear(first, tag, &word);
         if (!through)
             err = scope_pause(call);
@@ -152,7 +160,7 @@ int scope_gate(struct call *call, struct comm *c) {
 /* ---- words ---- */
 
 void scope_token(int to, int key) {
-    const struct word word = {key, 0, 0};
+    const struct word word = {.number = key};
     tell(to, tag_of(key), &word);
 }
 

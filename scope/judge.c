@@ -133,14 +133,11 @@ static int members(const struct report *report, int comm) {
     return n;
 }
 
-/* All have come, each with counts of its own: do they take out what they hand in? */
+/* All have come, each with counts or a root of its own: do they take out what they hand in? */
 static bool out_of_balance(const struct report *one, const struct record *const *place, size_t n) {
     uint64_t sum = 0;
-    for (size_t i = 0; i < n; i++) {
-        if (place[i]->given < 0 || place[i]->taken < 0)
-            return false;
+    for (size_t i = 0; i < n; i++)
         sum += place[i]->balance;
-    }
     return sum != 0 && (int)n == members(one, place[0]->comm);
 }
 

@@ -20,6 +20,7 @@
 #include <execinfo.h>
 #include <fcntl.h>
 #include <link.h>
+#include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -312,6 +313,21 @@ __attribute__((visibility("default"))) int thrd_create(thrd_t *thread, thrd_star
     const int err = library(thread, do_c11_work, b);
     if (err != thrd_success)
         not_begun(b);
+    return err;
+}
+
+/* A timer whose thread, which the C library begins, may call MPI for as long as the program runs. */
+__attribute__((visibility("default"))) int timer_create(clockid_t clock, struct sigevent *event,
+                                                        timer_t *timer) {
+    static int (*library)(clockid_t, struct sigevent *, timer_t *);
+    if (!library) {
+        void *at = dlsym(RTLD_NEXT, "timer_create");
+        memcpy(&library, &at, sizeof at);
+    }
+    const int err = library(clock, event, timer);
+    if (!err && event && event->sigev_notify == SIGEV_THREAD &&
+        atomic_load(&any_thread_may_call) && !scope_inside())
+        scope_thread(1);
     return err;
 }
 

@@ -220,7 +220,8 @@ void scope_report(struct report *report) {
                               .settling = scope.settling,
                               .did = scope.did,
                               .failed = scope.failed,
-                              .quiet = scope_is_quiet()};
+                              .quiet = scope_is_quiet(),
+                              .late = scope_is_idle()};
     waiters(report, !scope.busy || scope.settling, &room);
     posted(report, &room);
     scope_count_rows(report, &room);
@@ -261,10 +262,12 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *text, const c
 /* "MPI_Bcast, root 0, 8 B" */
 static void say_place(struct text *text, const struct record *p) {
     say(text, "%s", scope_names[p->name]);
-    if (p->tag >= 0)
+    if (p->tag >= 0) {
         say(text, ", root %d", p->tag);
-    else if (p->tag != NO_ROOT)
-        say(text, ", root in the group of rank %d", ROOT_GROUP(p->tag));
+    } else if (p->tag != NO_ROOT) {
+        say(text, ", root in the group of rank %d: ", ROOT_GROUP(p->tag));
+        say(text, p->peer == ANY_PEER ? "MPI_PROC_NULL" : "rank %d", p->peer);
+    }
     if (p->waiter != NO_OPERATION)
         say(text, ", %s", scope_operation_name(p->waiter));
     if (p->size >= 0)

@@ -144,6 +144,7 @@ struct report *scope_exchange(bool keep_lock, double limit) {
 
 static long long *epochs;  /* of all ranks, in the round before */
 static double quiet_since; /* nothing has changed since then */
+static double idle_since;  /* all cells have ended, and nothing is left over that was not before */
 /* What is left over: a hash of the messages, and the collective that not all have entered. */
 static struct left {
     uint64_t messages, place;
@@ -193,6 +194,11 @@ static bool all_quiet(const struct report *reports) {
     return true;
 }
 
+bool scope_is_idle(void) {
+    static const double late = 0.5; /* seconds in which a rank may begin the same cell */
+    return scope_now() - idle_since > late;
+}
+
 static void note_quiet(const struct report *reports) {
     bool same = true;
     for (int r = 0; r < scope.size; r++) {
@@ -239,15 +245,15 @@ struct mismatch scope_partly_entered(const struct report *reports) {
 }
 
 /* When every cell has ended well, one of those that have just ended speaks of what is left over: not
- * at once, as a rank that is idle may be about to begin the same cell. */
+ * at once, as a rank that is idle may be about to begin the same cell. All find it late enough in
+ * the same round, though their clocks differ: else two would speak. */
 static void speak(const struct report *reports, struct unreceived *left, int lefts) {
-    static const double late = 0.5;
-    static double idle_since;
     static struct left seen;
     int speaker = -1;
-    bool idle = true, uncounted = false, failed = false;
+    bool idle = true, late = true, uncounted = false, failed = false;
     for (int r = scope.size - 1; r >= 0; r--) {
         idle = idle && reports[r].state == IDLE;
+        late = late && reports[r].late;
         uncounted = uncounted || reports[r].uncounted;
         failed = failed || reports[r].failed;
         speaker = reports[r].settling ? r : speaker;
@@ -267,10 +273,11 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
     const bool new_messages = kept > 0 && messages != spoken_of.messages;
     partly.found = partly.found && place != spoken_of.place;
     scope.unclaimed = new_messages || partly.found;
-    if (!idle || messages != seen.messages || place != seen.place)
+    const bool same = idle && messages == seen.messages && place == seen.place;
+    if (!same)
         idle_since = scope_now();
     seen = (struct left){messages, place};
-    if (!scope.unclaimed || scope_now() - idle_since < late)
+    if (!scope.unclaimed || !same || !late)
         return;
     spoken_of = seen;
     scope.unclaimed = false;

@@ -94,7 +94,7 @@ enum { SHARED, EXCLUSIVE }; /* locks: HOLDS in `kind`, NEEDS in `tag` */
 struct record {
     int row, kind;
     int comm;     /* number of the communicator, the same on all its ranks */
-    int peer;     /* world rank, or ANY_PEER */
+    int peer;     /* world rank, or ANY_PEER; PLACE: the root between two groups, as said there */
     int tag;      /* or ANY_LABEL; PLACE: root */
     int index;    /* COLLECTIVE, ENTERED, PLACE: how manieth on that communicator; SENT: cell */
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
@@ -104,7 +104,8 @@ struct record {
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree */
-    uint64_t balance; /* PLACE: of these, weighed by pairs of ranks; the ranks' sum has to be 0 */
+    uint64_t balance; /* PLACE: of these, weighed by pairs of ranks, or of the root between two
+                         groups; the ranks' sum has to be 0 */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */
 };
 
@@ -119,6 +120,7 @@ struct report {
     bool failed;   /* its cell has ended in an error */
     bool travels;  /* it waits only for messages that are on the network, which count as work */
     bool quiet;    /* to it nothing has changed for as long as a loop of tests may go on */
+    bool late;     /* to it all cells have ended long enough ago to speak of what is left over */
     long long epoch; /* grows whenever anything here may have changed */
     double since;    /* seconds the rank has been in this call */
     struct record *row;
@@ -564,6 +566,7 @@ void scope_start(void);
 void scope_finish(void);
 void scope_nap(double seconds);
 bool scope_is_quiet(void);
+bool scope_is_idle(void);
 bool scope_complete(MPI_Request *request, bool keep_lock, double limit);
 struct report *scope_exchange(bool keep_lock, double limit);
 void scope_free_reports(struct report *reports);

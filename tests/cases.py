@@ -2086,6 +2086,28 @@ inter.bcast("value", root=0)
     why="6.2.3: the root's own group passes MPI_ROOT and MPI_PROC_NULL",
 )
 collectives.unlike(
+    "no root in a collective between two groups",
+    """
+half = comm.Split(rank // 2, rank)
+inter = half.Create_intercomm(0, comm, 2 if rank < 2 else 0, 7)
+inter.Bcast(np.ones(1), root=MPI.PROC_NULL if rank < 2 else 0)
+""",
+    "ranks 0 and 1: MPI_Bcast, root in the group of rank 0: MPI_PROC_NULL",
+    "ranks 2 and 3: MPI_Bcast, root in the group of rank 0: rank 0",
+    why="6.2.3: the root passes MPI_ROOT",
+)
+collectives.unlike(
+    "another root than the other group's in a collective between two groups",
+    """
+half = comm.Split(rank // 2, rank)
+inter = half.Create_intercomm(0, comm, 2 if rank < 2 else 0, 7)
+inter.Reduce(np.ones(1), np.zeros(1), root=(MPI.PROC_NULL, MPI.ROOT, 0, 0)[rank])
+""",
+    "rank 1: MPI_Reduce, root in the group of rank 0: rank 1, MPI_SUM",
+    "ranks 2 and 3: MPI_Reduce, root in the group of rank 0: rank 0, MPI_SUM",
+    why="6.2.3: the other group names the root's rank in its group",
+)
+collectives.unlike(
     "file and window in unlike order",
     """
 mode = MPI.MODE_CREATE | MPI.MODE_RDWR | MPI.MODE_DELETE_ON_CLOSE
@@ -2134,6 +2156,17 @@ if rank == 2: got = comm.recv(source=1)
 """,
     "(rank or total[0] == 4 * 19) and (rank != 2 or got == 'done')",
     "6.14",
+)
+collectives.right(
+    "no elements, and elements of no bytes",
+    """
+empty = MPI.INT.Create_contiguous(0).Commit()
+if rank == 0: comm.Bcast([UNIT, 0, MPI.DOUBLE])
+else: comm.Bcast([UNIT, 3, empty])
+empty.Free()
+""",
+    "True",
+    "6.4: the type signatures are equal, both empty",
 )
 collectives.right(
     "in place",

@@ -901,6 +901,9 @@ def test_who_hands_an_object_to_a_method_for_arrays_learns_of_the_other(view):
         with pytest.raises(CompositeError, match="TypeError") as caught:
             view.execute(cell)
         assert advice in "\n".join(caught.value.render_traceback())
+    with pytest.raises(CompositeError, match="TypeError") as caught:
+        view.execute("card = comm.Recv(source=0)")
+    assert "comm.Recv(array, source=0)" in "\n".join(caught.value.render_traceback())
     for cell in ("raise TypeError('a bytes-like object is required')", "comm.recv([1, 2], 0)"):
         with pytest.raises(CompositeError, match="bytes-like object is required") as caught:
             view.execute(cell)

@@ -288,7 +288,7 @@ def test_collective_one_rank_never_enters():
     assert set(arrows(ax)) == {"0 -> 3", "1 -> 3", "2 -> 3"}
     assert "waits in a circle" not in legend(ax)
     assert said(ax) == (
-        "Ranks 0, 1 and 2 wait in MPI_Barrier for rank 3, where no cell runs; "
+        "Ranks 0, 1 and 2 wait in MPI_Barrier for rank 3, where no cell runs now; "
         "nobody is left who could help."
     )
     all_inside(ax)

@@ -256,6 +256,39 @@ def broken(program, tmp_path_factory):
 KEPT = {"timeline": "ring.svg", "events": "ring.csv", "trace": "ring.json"}
 
 
+# A thread that the C library begins for a timer, and that sends what both ranks wait for.
+TIMER = r"""
+#include <mpi.h>
+#include <signal.h>
+#include <time.h>
+static void send(union sigval value) {
+    MPI_Send(&value.sival_int, 1, MPI_INT, 0, 0, MPI_COMM_WORLD);
+}
+int main(int argc, char **argv) {
+    int rank, level, value = 0;
+    timer_t timer;
+    MPI_Init_thread(&argc, &argv, MPI_THREAD_MULTIPLE, &level);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    if (rank == 1) {
+        struct sigevent event = {.sigev_notify = SIGEV_THREAD,
+                                 .sigev_notify_function = send,
+                                 .sigev_value = {.sival_int = 5}};
+        timer_create(CLOCK_MONOTONIC, &event, &timer);
+        timer_settime(timer, 0, &(struct itimerspec){.it_value = {.tv_sec = 3}}, NULL);
+    }
+    MPI_Recv(&value, 1, MPI_INT, !rank, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    if (rank == 0)
+        MPI_Send(&value, 1, MPI_INT, 1, 0, MPI_COMM_WORLD);
+    MPI_Finalize();
+    return value;
+}
+"""
+
+
+def test_what_the_thread_of_a_timer_sends_is_no_deadlock(run, tmp_path):
+    assert run(2, compile_c(TIMER, tmp_path / "timer", "-lrt")).returncode == 5
+
+
 def test_a_ring_of_large_sends_is_named_and_nothing_else_is_said(broken):
     done, _ = broken
     assert done.returncode == 120

@@ -228,6 +228,16 @@ def test_messages_left_over_are_told_once_and_stay(view):
     assert view.client[3]["got"] == "later"
 
 
+def test_one_rank_alone_tells_of_a_message(view):
+    """The ranks find it late enough to speak by clocks of their own, and all in one round."""
+    for _ in range(10):
+        told = view.execute("if rank == 0: comm.send('card', dest=3)", block=False)
+        told.get()
+        told.wait_for_output(5)
+        assert "".join(told.stderr).count("Ringside: sent and not received") == 1
+        view.execute("if rank == 3: got = comm.recv()").get()
+
+
 def test_all_messages_left_over_are_counted(view):
     code = "if rank == 0: requests = [comm.isend(0, dest=1, tag=tag) for tag in range(100)]"
     told = view.execute(code, block=False)

@@ -266,7 +266,7 @@ def test_a_receive_from_any_rank_takes_what_had_come_before_it(notebook):
 def test_ranks_that_nobody_can_help_are_freed(notebook):
     notebook.start()
     stuck = notebook.run("%%px --targets 0\ncomm.recv(source=size - 1)", error="Deadlock")
-    assert f"Rank 0 waits for rank {RANKS - 1}, where no cell runs" in stuck["text"]
+    assert f"Rank 0 waits for rank {RANKS - 1}, where no cell runs now" in stuck["text"]
 
 
 def test_stop_ends_an_endless_loop_on_all_nodes(notebook):

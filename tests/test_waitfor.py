@@ -94,9 +94,23 @@ def test_targets_are_the_judges():
     assert verdict.cause == "collective"
     assert verdict.sentences[0] == (
         "Deadlock: nobody is left who could help. Ranks 0, 1 and 2 wait in MPI_Barrier for rank 3, "
-        "where no cell runs."
+        "where no cell runs now."
     )
     assert pairs(verdict) == {(0, 3), (1, 3), (2, 3)}
+
+
+def test_a_circle_through_collectives_of_pairs_is_told_whole():
+    """One pair of three does not say for whom the third waits."""
+    sums = [need("collective", (r + 1) % 3, peer=-1, comm=4 + r, index=1) for r in range(3)]
+    states = [state(r, "MPI_Allreduce", sums[r]) for r in range(3)]
+    verdict = waitfor.verdict(report("deadlock", states, range(3)))
+    assert verdict.sentences[0] == "Deadlock: 0 -> 1 -> 2 -> 0, each waits for the next."
+
+
+def test_a_rank_alone_waits_for_itself():
+    states = [state(0, "MPI_Recv", need("recv", peer=waitfor.ANY))]
+    verdict = waitfor.verdict(report("deadlock", states, [0]))
+    assert verdict.sentences[0] == "Deadlock: rank 0 waits for itself."
 
 
 @pytest.mark.parametrize(
@@ -204,7 +218,7 @@ def test_a_rank_that_raised_is_told_from_one_that_has_finished():
     barrier = need("collective", 1, 2, peer=-1, index=1)
     states = [state(0, "MPI_Barrier", barrier), state(1) | {"failed": True}, state(2)]
     told = waitfor.verdict(report("starved", states, [0])).sentences[0]
-    wanted = "for rank 1, whose cell has ended in an error, and for rank 2, where no cell runs."
+    wanted = "for rank 1, whose cell has ended in an error, and for rank 2, where no cell runs now."
     assert told.endswith(wanted)
 
 
@@ -212,11 +226,11 @@ def test_who_waits_for_any_rank_does_not_wait_for_one():
     anyone = need("recv", 1, 2, 3, peer=-1)
     states = [state(0, "MPI_Recv", anyone), state(1), state(2), state(3)]
     told = waitfor.verdict(report("starved", states, [0])).sentences[0]
-    assert told.endswith("Rank 0 waits for any of ranks 1, 2 and 3, where no cell runs.")
+    assert told.endswith("Rank 0 waits for any of ranks 1, 2 and 3, where no cell runs now.")
     states[3] |= {"failed": True}
     told = waitfor.verdict(report("starved", states, [0])).sentences[0]
     wanted = (
-        "of ranks 1 and 2, where no cell runs, or for rank 3, whose cell has ended in an error."
+        "of ranks 1 and 2, where no cell runs now, or for rank 3, whose cell has ended in an error."
     )
     assert told.endswith(wanted)
 
@@ -234,7 +248,7 @@ def test_calls_that_mpi4py_makes_unasked_are_explained():
     states = [state(0, "MPI_Comm_dup", dup), state(1)]
     verdict = waitfor.verdict(report("starved", states, [0]))
     assert verdict.sentences[0].endswith(
-        "Rank 0 waits in MPI_Comm_dup for rank 1, where no cell runs."
+        "Rank 0 waits in MPI_Comm_dup for rank 1, where no cell runs now."
     )
     assert "lowercase reductions" in verdict.sentences[2]
     states = [state(0, "MPI_Mprobe", need("probe", 1)), state(1)]
@@ -253,7 +267,7 @@ def test_ranks_that_are_waited_for_are_told_apart():
     ]
     assert waitfor.verdict(report("starved", states, [0, 1, 3])).sentences[0] == (
         "Deadlock: nobody is left who could help. Rank 0 waits in MPI_Bcast for rank 1, blocked in "
-        "MPI_Recv, and for rank 2, where no cell runs."
+        "MPI_Recv, and for rank 2, where no cell runs now."
     )
 
 

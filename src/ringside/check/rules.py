@@ -83,7 +83,7 @@ _ENDS = {
     "late": (ENDS, f"It was still at work after {LIMIT:.0f} s, and needs well under one."),
     "raised": (
         "runs without an error",
-        "Under mpiexec an error on one rank ends the program on all.",
+        "In an MPI program an error on one rank ends all of them.",
     ),
     "died": ("does not crash", "A rank that dies takes the others with it."),
 }

@@ -524,7 +524,10 @@ class Cluster:
             self._keeper.restart(self.n, limit)
             self._wait_ready(begun, limit)
         self.client.lost = False
-        _say(f"{_ranks(self.n)} ready after {time.monotonic() - begun:.1f} s", last=True)
+        seconds = time.monotonic() - begun
+        new = "1 new rank" if self.n == 1 else f"{self.n} new ranks"
+        again = "without variables: run the cells that set them again"
+        _say(f"{new} ready after {seconds:.1f} s, {again}", last=True)
 
     def stop(self) -> None:
         """End all processes of the cluster and remove its files; at most 5 s."""

@@ -35,10 +35,10 @@ def without_library(traceback):
 
 
 def with_advice(error: BaseException) -> BaseException:
-    """The error; of mpi4py's for want of an array, with what takes any object; of a recv whose
-    buffer was meant as a rank, with how to name it; of send and Recv, or Send and recv, with what
-    goes together; of MPICH's (5.0) for an array that its sender has let go of meanwhile, with what
-    keeps it."""
+    """The error; of mpi4py's for want of an array, with what takes any object, or that Recv fills
+    one; of a recv whose buffer was meant as a rank, with how to name it; of send and Recv, or Send
+    and recv, with what goes together; of MPICH's (5.0) for an array that its sender has let go of
+    meanwhile, with what keeps it."""
     if "process_vm_readv failed" in str(error):
         error.add_note(
             "The array of this message was gone before it was fetched. An Isend needs it until its "
@@ -53,6 +53,11 @@ def with_advice(error: BaseException) -> BaseException:
                 "Methods with a capital letter (Send, Recv, Bcast) carry arrays, those without "
                 "(send, recv, bcast) any Python object."
             )
+    elif isinstance(error, TypeError) and re.match(r"I?[Rr]ecv\(\) takes at least 1 ", str(error)):
+        error.add_note(
+            "Recv fills an array that it is handed: comm.Recv(array, source=0). recv, without a "
+            "capital letter, returns what came."
+        )
     elif isinstance(error, pickle.UnpicklingError) and method.endswith("Comm.recv"):
         error.add_note(
             "recv takes what send has packed. This message came from Send, with a capital letter: "

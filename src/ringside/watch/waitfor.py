@@ -343,12 +343,17 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
     if wrong and wrong[0][0] != "source":
         return wrong[0]
     groups = circles(arrows, stuck)
-    for rank, need in hopeless:
-        # Who waits in a collective for a circle of others is not what they wait for.
-        behind = groups and not any(rank in g and g & set(need.get("targets", ())) for g in groups)
-        if not behind and (found := _collective(need, states, stuck)):
-            return "collective", found
     within = [[e for e in arrows if {e.source, e.target} <= group] for group in groups]
+    for rank, need in hopeless:
+        # Who waits in a collective for a circle of others is not what they wait for; and of three
+        # ranks or more, no two of which wait for one another, two do not tell the whole.
+        targets = set(need.get("targets", ()))
+        circled = zip(groups, within, strict=True)
+        around = [edges for group, edges in circled if rank in group and group & targets]
+        behind = groups and not around
+        longer = any(len(_circle(edges)) > 2 for edges in around)
+        if not behind and not longer and (found := _collective(need, states, stuck)):
+            return "collective", found
     if any(edge.enough for edges in within for edge in edges):  # no rank waits for the next alone
         text = " and ".join(f"{in_words(sorted(g))} wait{_s(g)} for one another" for g in groups)
         return "circle", f"{text}."
@@ -371,6 +376,8 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
                 for what, ranks in doing.items()
             )
             return "finished", f"rank {edge.source} waits for {them}."
+    if len(stuck) == 1:  # alone on its communicator
+        return "circle", f"{in_words(stuck)} waits for itself."
     return "circle", f"{in_words(stuck)} wait for each other."
 
 
@@ -503,7 +510,7 @@ def which(state: dict) -> str:
     if state["state"] == "idle" and state.get("failed"):
         return "whose cell has ended in an error"
     return {
-        "idle": "where no cell runs",
+        "idle": "where no cell runs now",
         "computing": "busy computing",
         "under way": f"in {state['call']} with its message on the network",
         "polling": f"polling in {state['call']}",
