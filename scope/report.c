@@ -441,6 +441,24 @@ static void say_entered_at(struct text *text, const struct report *reports,
     say(text, "}");
 }
 
+/* All called the same, and hand in together what they take out together: what does not fit is what
+ * single ones have for one another. */
+static bool differs_in_pairs(const struct report *reports, const struct mismatch *mismatch) {
+    const struct record *one = NULL;
+    long long given = 0, taken = 0;
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *place = scope_place(&reports[r], mismatch->comm, mismatch->index);
+        if (!place)
+            continue;
+        if (place->given < 0 || place->taken < 0 || (one && !scope_alike(one, place)))
+            return false;
+        one = place;
+        given += place->given;
+        taken += place->taken;
+    }
+    return given > 0 && given == taken;
+}
+
 static void say_mismatch(struct text *text, const struct report *reports,
                          const struct mismatch *mismatch) {
     if (!mismatch->found) {
@@ -449,7 +467,7 @@ static void say_mismatch(struct text *text, const struct report *reports,
     }
     say(text, "{\"comm\":%d,\"index\":%d,\"entered\":", mismatch->comm, mismatch->index);
     say_entered_at(text, reports, mismatch);
-    say(text, "}");
+    say(text, ",\"in_pairs\":%s}", differs_in_pairs(reports, mismatch) ? "true" : "false");
 }
 
 /* Who has entered that collective, and what it is to them; who has not. */

@@ -76,7 +76,9 @@ def verdict(states, edges, kind="deadlock", entered=None):
             "states": states,
             "unreceived": [],
             "ranks": ranks,
-            "mismatch": {"comm": 0, "index": 1, "entered": entered} if entered else None,
+            "mismatch": {"comm": 0, "index": 1, "entered": entered, "in_pairs": False}
+            if entered
+            else None,
         },
     )
 

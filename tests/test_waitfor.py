@@ -107,6 +107,30 @@ def test_a_circle_through_collectives_of_pairs_is_told_whole():
     assert verdict.sentences[0] == "Deadlock: 0 -> 1 -> 2 -> 0, each waits for the next."
 
 
+def test_who_has_ended_is_not_who_is_at_fault():
+    """A rank in MPI_Finalize waits for all others, as it must."""
+    ends = [state(r, "MPI_Finalize", need("collective", 0, peer=-1, index=2)) for r in (1, 2, 3)]
+    states = [state(0, "MPI_Recv", need("recv", 1)), *ends]
+    verdict = waitfor.verdict(report("deadlock", states, range(4)))
+    assert verdict.sentences[0] == "Deadlock: rank 0 waits for rank 1, already in MPI_Finalize."
+    states[0] = state(0, "MPI_Barrier", need("collective", 1, 2, 3, peer=-1, index=1))
+    verdict = waitfor.verdict(report("deadlock", states, range(4)))
+    assert verdict.sentences[0] == (
+        "Deadlock: rank 0 waits in MPI_Barrier for ranks 1, 2 and 3, already in MPI_Finalize."
+    )
+
+
+def test_leaders_that_do_not_name_each_other_are_told_as_that():
+    leaders = [need("collective", 2, peer=-1, comm=-5), need("collective", 0, peer=-1, comm=-6)]
+    states = [state(r, "MPI_Intercomm_create", leaders[r // 2]) for r in (0, 2)]
+    states = [states[0], state(1), states[1] | {"rank": 2}]
+    verdict = waitfor.verdict(report("deadlock", states, [0, 2]))
+    assert verdict.sentences[0] == (
+        "Deadlock: ranks 0 and 2 are in MPI_Intercomm_create with leaders or tags that differ: "
+        "each group names the leader of the other, and both give the same tag."
+    )
+
+
 def test_a_rank_alone_waits_for_itself():
     states = [state(0, "MPI_Recv", need("recv", peer=waitfor.ANY))]
     verdict = waitfor.verdict(report("deadlock", states, [0]))
@@ -191,7 +215,7 @@ ENTERED = {"0": "MPI_Bcast, root 0, 8 B", "1": "MPI_Barrier", "2": "MPI_Barrier"
 
 
 def test_a_mismatch_names_every_call():
-    mismatch = {"comm": 0, "index": 3, "entered": ENTERED}
+    mismatch = {"comm": 0, "index": 3, "entered": ENTERED, "in_pairs": False}
     barrier = need("collective", 0, peer=-1, index=3)
     states = [state(0), *(state(r, "MPI_Barrier", barrier) for r in (1, 2))]
     assert waitfor.edges(states), "they do wait"
@@ -208,7 +232,7 @@ def test_a_mismatch_names_every_call():
 
 
 def test_a_mismatch_that_did_not_hang_is_named_too():
-    mismatch = {"comm": 2, "index": 1, "entered": ENTERED}
+    mismatch = {"comm": 2, "index": 1, "entered": ENTERED, "in_pairs": False}
     verdict = waitfor.verdict(report("mismatch", [state(r) for r in range(3)], mismatch=mismatch))
     assert "on communicator 2" in verdict.sentences[0]
     assert verdict.sentences[3].startswith("All ranks of a communicator make the same collective")

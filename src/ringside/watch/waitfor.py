@@ -336,6 +336,10 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
 def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tuple[str, str]:
     states = report["states"]
     helpless = {*stuck, *(s["rank"] for s in states if s["state"] == "idle")}
+    at_end = {rank for rank in stuck if states[rank]["call"] == "MPI_Finalize"}
+    if at_end < set(stuck):  # they wait for the others, which is the others' doing
+        stuck = tuple(rank for rank in stuck if rank not in at_end)
+        arrows = [edge for edge in arrows if edge.source in stuck]
     needs = [(rank, need) for rank in stuck for need in states[rank]["needs"]]
     hopeless = [(rank, need) for rank, need in needs if _is_hopeless(need, helpless)]
     wrong = [_wrong_message(rank, need, report["unreceived"]) for rank, need in hopeless]
@@ -366,7 +370,7 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
     if wrong:  # a guess where there is a circle: the message may be another's
         return wrong[0]
     for edge in arrows:
-        if states[edge.target]["state"] == "idle":
+        if states[edge.target]["state"] == "idle" or edge.target in at_end:
             doing: dict[str, list[int]] = {}
             for other in arrows if edge.enough else [edge]:
                 if other.source == edge.source:
@@ -412,20 +416,11 @@ def _place(mismatch: dict) -> str:
     comm = mismatch["comm"]
     where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}" if comm > 0 else "their group"
     why = ""
-    if _differs_in_pairs(mismatch["entered"].values()):
+    if mismatch["in_pairs"]:
         why = ": the sums agree, but one rank takes out less, or more, than another hands in for it"
     return (
         f"Mismatch: as collective number {mismatch['index']} on {where}, counted from the start or "
         f"the last verdict, the ranks made calls that do not fit together{why}."
-    )
-
-
-def _differs_in_pairs(calls: Iterable[str]) -> bool:
-    """Whether the same is called, and as much handed in as taken out, if the ranks are summed."""
-    flow = re.compile(r", hands in (\d+) B and takes out (\d+) B")
-    flows = [(int(given), int(taken)) for words in calls for given, taken in flow.findall(words)]
-    return len({flow.sub("", words) for words in calls}) == 1 and (
-        sum(given for given, _ in flows) == sum(taken for _, taken in flows) > 0
     )
 
 
@@ -479,6 +474,18 @@ def _wanted(need: dict) -> str:
     return f"a message{peer}" + ("" if need["tag"] == ANY else f" with tag {need['tag']}")
 
 
+_GROUPS = "groups or tags", "the ranks of a group all give the same"
+_MADE_OF = {
+    "MPI_Comm_create": _GROUPS,
+    "MPI_Comm_create_group": _GROUPS,
+    "MPI_Comm_create_from_group": _GROUPS,
+    "MPI_Intercomm_create": (
+        "leaders or tags",
+        "each group names the leader of the other, and both give the same tag",
+    ),
+}
+
+
 def _collective(need: dict, states: Sequence[dict], stuck: Sequence[int]) -> str | None:
     """Who waits in a collective call for whom, and what those do instead."""
     missing = need.get("targets", ()) if need["kind"] == "collective" else ()
@@ -487,13 +494,11 @@ def _collective(need: dict, states: Sequence[dict], stuck: Sequence[int]) -> str
         return None
     waiting = [r for r in stuck if any(_same_place(need, other) for other in states[r]["needs"])]
     calls = sorted({states[rank]["call"] for rank in waiting})
-    if len(calls) == 1 and calls[0].startswith("MPI_Comm_create"):
-        alike = [m for m in missing if states[m]["call"] == calls[0]]
-        if alike:
-            return (
-                f"{in_words([waiting[0], alike[0]])} are in {calls[0]} with groups or tags that "
-                "differ: the ranks of a group all give the same."
-            )
+    alike = [m for m in missing if [states[m]["call"]] == calls]
+    if alike and calls[0] in _MADE_OF:
+        what, rule = _MADE_OF[calls[0]]
+        pair = in_words([waiting[0], alike[0]])
+        return f"{pair} are in {calls[0]} with {what} that differ: {rule}."
     doing: dict[str, list[int]] = {}
     for rank in missing:
         doing.setdefault(which(states[rank]), []).append(rank)
@@ -509,6 +514,8 @@ def which(state: dict) -> str:
     """What a rank does that another one waits for: a clause after its name and a comma."""
     if state["state"] == "idle" and state.get("failed"):
         return "whose cell has ended in an error"
+    if state["call"] == "MPI_Finalize":
+        return "already in MPI_Finalize"
     return {
         "idle": "where no cell runs now",
         "computing": "busy computing",
