@@ -30,7 +30,6 @@ _SLURM_TASK = re.compile(
     r"^srun: error: \S+: tasks? (\d+)\S*: (?:Exited with exit code (\d+)|(?!Terminated)(.+))$",
     re.MULTILINE,
 )
-_DAEMON = "[proxy:"  # of MPICH's mpiexec, whose daemons are then the tasks that srun speaks of
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
 _CRASH = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
 _WITHIN = r"^Ringside: rank {rank} was ended within (MPI_.*)$"  # scope/report.c
@@ -48,16 +47,16 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     if match := _ABORT.search(text):
         found["rank"] = int(match[1] or match[4])
         found["abort"] = int(match[2] or match[3])
-    elif match := _first_end(text):
+    elif match := first_end(text):
         found["rank"] = int(match[1])
         found["signal"], found["exit_code"] = (int(m) if m else None for m in match.groups()[1:])
     elif match := _OPENMPI_SIGNAL.search(text):
         found["rank"], found["signal"] = int(match[1]), int(match[3])
-    elif match := _OPENMPI_EXIT.search(text):
+    elif (match := _OPENMPI_EXIT.search(text)) and (dead or match[2] != _BY_ANOTHER):
         found["rank"], found["exit_code"] = int(match[1]), int(match[2])
     elif match := _OPENMPI_LEFT.search(text):
         found["rank"], found["exit_code"] = int(match[1]), 0
-    elif _DAEMON not in text and (match := _SLURM_TASK.search(text)):
+    elif _begun_by_srun(run) and (match := _SLURM_TASK.search(text)):
         found["rank"] = int(match[1])
         if match[2]:
             found["exit_code"] = int(match[2])
@@ -87,10 +86,16 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     return found
 
 
-def _first_end(text: str) -> re.Match | None:
-    """Which rank of a job says that it ended, and not because of another one."""
-    ends = list(_ENDED.finditer(text))
-    return next((end for end in ends if end[3] != _BY_ANOTHER), ends[0] if ends else None)
+def first_end(text: str) -> re.Match | None:
+    """Which rank of a job says first that it ended, and not because of another one."""
+    after_another = _BY_ANOTHER if mpi.kind() == "openmpi" else ""
+    return next((end for end in _ENDED.finditer(text) if end[3] != after_another), None)
+
+
+def _begun_by_srun(run: Path) -> bool:
+    """Whether srun's tasks are the ranks of a job, and not the daemons of its mpiexec."""
+    *_, last = files.read(run, "job.sh").splitlines() or [""]
+    return re.search(r"\bsrun\b", last) is not None
 
 
 def _crashed(run: Path) -> tuple[int | None, int | None]:
