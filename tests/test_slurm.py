@@ -347,6 +347,7 @@ def test_a_rank_that_crashed_is_named_with_its_line(notebook, slurm):
         ("os._exit(3)", "rank 3 died (exit code 3), and with it its job"),
         ("os._exit(0)", "rank 3 died (exit code 0), and with it its job"),
         ("os.kill(os.getpid(), 9)", "rank 3 died (signal 9, Killed), and with it its job."),
+        ("os.kill(os.getpid(), 15)", "rank 3 died (signal 15, Terminated), and with it its job"),
     ],
 )
 def test_a_rank_that_left_another_node_is_named(notebook, slurm, code, how):

@@ -644,7 +644,7 @@ def _job_over(record: dict, again: str) -> RankDied:
             ". Signal 9 is how a system or Slurm ends what takes more memory than there is: use "
             "less, or ask for more nodes or fewer ranks on each"
         )
-    elif record["signal"] is not None and not record["where"]:
+    elif record["signal"] not in (None, signal.SIGTERM) and not record["where"]:
         # MPI libraries crash where another node is lost.
         who += ". No line of a cell is known for it: a node may have been lost (sinfo shows them)"
     elif not _by_itself(record) and re.search(r"job \d+ (failed|has ended)$", who):

@@ -42,13 +42,15 @@ def go_on_in_a_child(rank: int) -> int:
     """Go on in a child process, which this one, begun by mpiexec, says the end of and ends as.
 
     MPICH's mpiexec takes no notice of a rank that exits, whatever its code, and nobody else sees a
-    process on another node: such a rank kills itself here, so that it notices. Returns a file to
-    which the child writes once its end is worth telling.
+    process on another node: such a rank kills itself here, so that it notices. An end by SIGTERM
+    is no news where this process, too, was told to end. Returns a file to which the child writes
+    once its end is worth telling.
     """
     armed, arm = os.pipe()
     passed_on = {signal.SIGTERM}
     not_for_here = {signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2}
     signal.pthread_sigmask(signal.SIG_BLOCK, passed_on | not_for_here)
+    told_to_end = []
     launcher, child = os.getpid(), os.fork()
     if child == 0:
         ctypes.CDLL(None).prctl(SET_DEATH_SIGNAL, signal.SIGKILL)
@@ -61,16 +63,23 @@ def go_on_in_a_child(rank: int) -> int:
     os.set_blocking(armed, False)  # a child of the rank's may have it open
     for number in not_for_here:
         signal.signal(number, signal.SIG_IGN)
+
+    def pass_on(number, _):
+        told_to_end.append(number)
+        with suppress(ProcessLookupError):  # it has ended
+            os.kill(child, number)
+
     for number in passed_on:
-        signal.signal(number, lambda number, _: os.kill(child, number))
+        signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on | not_for_here)
     _, status = os.waitpid(child, 0)
     by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
-    if by == signal.SIGKILL:
-        time.sleep(TOGETHER)  # where mpiexec ends all, this process is next, and it is no news
+    news = not (told_to_end and by in (signal.SIGTERM, signal.SIGKILL))
+    if by == signal.SIGKILL and os.environ.get("RINGSIDE_MPI") == "mpich":
+        time.sleep(TOGETHER)  # where its mpiexec ends all, this process is next, and it is no news
     worth_telling = False
     with suppress(BlockingIOError):
-        worth_telling = os.read(armed, 1) != b"" and by != signal.SIGTERM
+        worth_telling = os.read(armed, 1) != b"" and news
     if worth_telling:
         how = f"by signal {by}" if by else f"with exit code {os.WEXITSTATUS(status)}"
         print(f"\n{PREFIX} rank {rank} ended {how}", file=sys.stderr, flush=True)
