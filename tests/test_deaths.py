@@ -3,6 +3,7 @@
 import pytest
 
 from ringside import mpi
+from ringside.cluster.cluster import _job_over
 from ringside.cluster.deaths import death
 
 # Open MPI over four nodes: the others lose their connection to the one that ended, and end.
@@ -78,6 +79,21 @@ def test_that_exit_code_means_nothing_else_under_mpich(run, monkeypatch):
     assert how(run, "Ringside: rank 3 ended by signal 9\n") == (3, 9, None)
 
 
+@pytest.mark.parametrize("signal", [9, 15])
+def test_what_slurm_ends_ranks_by_is_no_death_of_its_own(run, signal):
+    text = f"Ringside: rank 3 ended by signal {signal}\n"
+    cancelled = death(run, text, [], None, "job 7 was cancelled (scancel)")
+    assert (cancelled["rank"], cancelled["signal"]) == (None, None)
+    failed = death(run, text, [], None, "job 7 failed")
+    assert (failed["rank"], failed["signal"]) == (3, signal)
+
+
 def test_tasks_of_srun_are_ranks_where_it_began_them(run):
     (run / "job.sh").write_text("#!/bin/bash\nsrun --mpi=pmi2 python -P -m ringside.engine\n")
     assert how(run, "srun: error: n3: task 5: Exited with exit code 3\n") == (5, None, 3)
+
+
+def test_a_job_that_ended_without_a_word_need_not_have_lost_a_node(run):
+    record = death(run, "", [], None, "job 7 has ended") | {"job": "job 7 has ended"}
+    said = str(_job_over(record, "ringside.start(4)"))
+    assert "a node may have been lost" in said and "or the job was ended from outside" in said

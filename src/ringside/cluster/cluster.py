@@ -649,7 +649,10 @@ def _job_over(record: dict, again: str) -> RankDied:
         who += ". No line of a cell is known for it: a node may have been lost (sinfo shows them)"
     elif not _by_itself(record) and re.search(r"job \d+ (failed|has ended)$", who):
         # So does their mpiexec, long before Slurm misses the node.
-        who += ". No rank has said why: a node may have been lost (sinfo shows them, in a while)"
+        who += (
+            ". No rank has said why: a node may have been lost (sinfo shows them, in a while), or "
+            "the job was ended from outside"
+        )
     text = (
         f"{who}. The ranks' variables are gone. cluster = {again} asks for another job; then "
         f"{_AGAIN}"

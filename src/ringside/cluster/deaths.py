@@ -31,16 +31,19 @@ _SLURM_TASK = re.compile(
     re.MULTILINE,
 )
 _SIGNALS = {signal.strsignal(number): int(number) for number in signal.valid_signals()}
+_ENDING = (signal.SIGTERM, signal.SIGKILL)
 _CRASH = re.compile(r"^Fatal Python error: (.+)$", re.MULTILINE)
 _WITHIN = r"^Ringside: rank {rank} was ended within (MPI_.*)$"  # scope/report.c
 _FRAME = re.compile(r'File "([^"]*)", line (\d+) in (\S+)')
 
 
-def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict:
+def death(
+    run: Path, text: str, dead: list[int], returncode: int | None, job: str | None = None
+) -> dict:
     """Who died and how: rank, signal, exit_code, abort (MPI_Abort's code), where; None: unknown.
 
     `text` is what mpiexec, or Slurm's srun, wrote, `dead` are the ranks seen gone, in that order,
-    `returncode` is mpiexec's own if it ended by itself.
+    `returncode` is mpiexec's own if it ended by itself, `job` says how the ranks' job ended.
     """
     text = text.partition(jobs.ENDED)[0]  # what ranks do after that is Slurm's doing
     found = {"rank": dead[0] if dead else None, "signal": None, "exit_code": None, "abort": None}
@@ -77,6 +80,8 @@ def death(run: Path, text: str, dead: list[int], returncode: int | None) -> dict
     elif mpi.kind() == "mpich" and returncode:
         # Only MPI_Abort makes this mpiexec end everything; its message is lost with the rank.
         found["rank"], found["abort"] = None, returncode
+    if job and found["signal"] in _ENDING and jobs.ended_by_slurm(job):
+        found["rank"] = found["signal"] = None  # that, too, is Slurm's doing
     if found["rank"] is None and found["abort"] is None:
         found["rank"], found["signal"] = _crashed(run)
     found["where"] = "" if found["rank"] is None else crash_site(run, found["rank"])

@@ -35,6 +35,7 @@ _ENDS = {
     "FAILED": "failed",
     "COMPLETED": "has ended",
 }
+_BY_SLURM = ("CANCELLED", "TIMEOUT", "NODE_FAIL", "PREEMPTED", "DEADLINE")
 # What the nodes write into the job's output when Slurm ends it begins with this.
 ENDED = "*** JOB "
 _CANCELLED = re.compile(r"\*\*\* JOB \d+ ON \S+ CANCELLED AT \S+(?: DUE TO ([A-Z ]+))?")
@@ -220,6 +221,11 @@ def how_it_ended(job: Job | None, output: str, nodes: str = "") -> str:
         state = _CAUSES.get((found[1] or "").strip(), "CANCELLED")
     which = f": {down}" if state == "NODE_FAIL" and nodes and (down := _down(nodes)) else ""
     return f"job {job.id} {_ENDS.get(state, 'has ended')}{which}"
+
+
+def ended_by_slurm(said: str) -> bool:
+    """Whether a job that ended so, in those words, was ended by Slurm, and its ranks with it."""
+    return any(_ENDS[state] in said for state in _BY_SLURM)
 
 
 def _down(nodes: str) -> str:
