@@ -8,9 +8,11 @@ import subprocess
 import sys
 import threading
 import time
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+import psutil
 import pytest
 from slurm import nodes
 
@@ -179,6 +181,22 @@ def left(slurm) -> list[str]:
         shared = slurm.said("ls", "-A", "/dev/shm", node=node).splitlines()
         found += [f"{node}: /dev/shm/{name}" for name in shared]
     return found
+
+
+@contextmanager
+def silent(slurm):
+    """Slurm's controller answers nobody meanwhile."""
+    [controller] = [
+        process
+        for process in psutil.process_iter(["name"])
+        if process.info["name"] == "slurmctld"
+        and process.environ().get("SLURM_CONF") == str(slurm.home / "slurm.conf")
+    ]
+    controller.suspend()
+    try:
+        yield
+    finally:
+        controller.resume()
 
 
 # ---------------------------------------------------------------- starting
@@ -372,6 +390,28 @@ def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook
     assert "cluster = ringside.start(4) asks" in told["text"]
     notebook.start(4)
     assert notebook.run("cluster.view['size']")["value"] == [4] * 4
+
+
+def test_a_suspended_job_that_is_cancelled_is_told_as_that(notebook, slurm):
+    job = at_work(notebook, slurm)
+    slurm.said("scontrol", "suspend", job)
+    slurm.said("scancel", job)
+    told = notebook.answer(CELL)
+    assert f"job {job} was cancelled (scancel)" in told["text"]
+
+
+def test_a_rank_that_crashed_is_named_at_once_while_slurm_is_silent(notebook, slurm):
+    notebook.start(4)
+    with silent(slurm):
+        begun = time.monotonic()
+        died = notebook.run(
+            "%%px\nimport os\nif rank == 3: os.kill(os.getpid(), 11)\ncomm.Barrier()",
+            error="RankDied",
+        )
+        notebook.run("cluster.view['rank']", error="ClusterError")
+        assert time.monotonic() - begun < 2 * TOLD
+    assert "rank 3 died (signal 11, Segmentation fault" in died["text"]
+    assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)
 
 
 @pytest.mark.parametrize("file", ["", SETTINGS])

@@ -250,16 +250,18 @@ class Keeper:
         if files.taken_by(self.run).exists():
             return self._controller_ended()
         code = launcher.stop_data["exit_code"] if launcher.state == "after" else None
-        job = None if self.asked is None else self._said(launcher)
-        uuids = await self._end_ranks(grace=0)
-        self.deaths.append(
-            death(self.run, launcher.get_output(), self._gone, code) | {"uuids": uuids, "job": job}
-        )
-        if job is None:
-            await self._launch()
-        else:
-            self.error = f"{job}. cluster = {call(self.n, self.asked)} asks for another"
-            self._become("failed")
+        if self.asked is None:
+            uuids = await self._end_ranks(grace=0)
+            how = death(self.run, launcher.get_output(), self._gone, code)
+            self.deaths.append(how | {"uuids": uuids, "job": None})
+            return await self._launch()
+        # Told before Slurm is asked to end the job, as it may be silent.
+        job = self._said(launcher)
+        how = death(self.run, launcher.get_output(), self._gone, code, job)
+        self.deaths.append(how | {"uuids": self._forget(self.n), "job": job})
+        self.error = f"{job}. cluster = {call(self.n, self.asked)} asks for another"
+        self._become("failed")
+        await self._end_ranks(grace=0)
 
     async def _end_ranks(self, grace: float, n: int = 0) -> list[str]:
         """End the ranks and have the controller forget them; the engines they were."""
@@ -267,11 +269,16 @@ class Keeper:
             self._loop.remove_reader(watched)
             os.close(watched)
         self._watched = {}
-        uuids = self._client.forget(range(n or self.n)) if self._client is not None else []
-        self._forgotten |= set(uuids)
+        uuids = self._forget(n or self.n)
         files.end_ranks(self.run, grace)
         if _RANKS in self._cluster.engines:
             await self._cluster.stop_engines(_RANKS)
+        return uuids
+
+    def _forget(self, n: int) -> list[str]:
+        """Have the controller forget the engines of n ranks; which they were."""
+        uuids = self._client.forget(range(n)) if self._client is not None else []
+        self._forgotten |= set(uuids)
         return uuids
 
     async def _restart(self, n: int) -> None:

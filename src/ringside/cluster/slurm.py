@@ -29,12 +29,14 @@ from traitlets import Any, List, Unicode
 
 from ringside import mpi
 from ringside.cluster import files, jobs
+from ringside.cluster.deaths import first_end
 from ringside.errors import ClusterError
 
 SETTINGS = "ringside.toml"
 LOOK_EVERY = 2.0  # seconds between two questions for the job's state
 LOOK_SOON = 0.3  # the same when it has just written something
-COMPLETING_LIMIT = 4.0  # seconds in which a job that is completing says how it ended
+COMPLETING_LIMIT = 8.0  # seconds in which Slurm says how a job that is ending ended
+LAST_WORDS = 1.0  # the same for what else is said of a rank that has said that it ended
 TICK = 0.1
 _TASK_ENDED = re.compile(r"^srun: error: \S+: tasks? [\d,-]+: (?!Terminated)", re.MULTILINE)
 
@@ -198,6 +200,14 @@ def check(n: int, asked: Asked) -> None:
     jobs.ask("sbatch", "--test-only", *words, "--wrap=true", asked=wanted)
 
 
+def _look(name: str, before: jobs.Job) -> jobs.Job | None:
+    """The job as Slurm sees it, or as it was before while Slurm is silent."""
+    try:
+        return jobs.look(name)
+    except ClusterError:
+        return before
+
+
 class SlurmLauncher(launcher.SlurmEngineSetLauncher):
     """n ranks as one job. `job`: what Slurm has said of it last."""
 
@@ -279,21 +289,27 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         return self.job_id
 
     async def _follow(self) -> None:
-        """Until the job is over, or a rank of it has ended."""
-        seen, looked, completing, nodes = "", 0.0, None, ""
+        """Until the job is over, or a rank of it has ended. What the ranks say of that is heard
+        also while Slurm is silent."""
+        seen, looked, looking, nodes = "", 0.0, None, ""
+        ending = None  # since when
         while True:
             output, now = self.get_output(), time.monotonic()
-            if now - looked > (LOOK_EVERY if output == seen else LOOK_SOON):
-                with suppress(ClusterError):  # it is silent for the moment
-                    self.job = await asyncio.to_thread(jobs.look, self._name)
-                looked, seen = time.monotonic(), output
+            changes = output != seen or ending is not None
+            if looking is None and now - looked > (LOOK_SOON if changes else LOOK_EVERY):
+                looking = asyncio.ensure_future(asyncio.to_thread(_look, self._name, self.job))
+                seen = output
+            if looking is not None and looking.done():
+                self.job, looked, looking = looking.result(), now, None
                 nodes = nodes or (self.job.nodes if self.job is not None else "")
-            told = _TASK_ENDED.search(output) or jobs.ENDED in output
             over = self.job is None or self.job.over
-            if over and self.job is not None and self.job.state == "COMPLETING":
-                completing = completing or now  # why, is said after it
-                over = now - completing > COMPLETING_LIMIT
-            if over or told:
+            told = first_end(output) is not None
+            if over or told or _TASK_ENDED.search(output):
+                ending = ending or now
+            why_is_known = over and (self.job is None or self.job.state != "COMPLETING")
+            if why_is_known or jobs.ENDED in output:
+                break
+            if ending is not None and now - ending > (LAST_WORDS if told else COMPLETING_LIMIT):
                 break
             await asyncio.sleep(TICK)
         said = await asyncio.to_thread(jobs.how_it_ended, self.job, self.get_output(), nodes)
