@@ -253,8 +253,8 @@ def test_the_script_asks_for_what_the_sweep_does(tmp_path):
     assert '"$limit" run it "${@:2}"' in path.read_text()
 
 
-def test_a_job_that_was_submitted_and_not_noted_is_found_again(slurm, results, monkeypatch):
-    """As by kill -9 between sbatch's answer and the next line."""
+def test_a_job_that_was_submitted_and_not_noted_is_found_again(slurm, results, monkeypatch, capfd):
+    """As by kill -9 between sbatch's answer and the next line; Ctrl-C says that it may be there."""
     given = sweep(results, shift(nodes=[1, 2]))
 
     def killed(*_):
@@ -264,7 +264,10 @@ def test_a_job_that_was_submitted_and_not_noted_is_found_again(slurm, results, m
         patch.setattr(batch, "_note", killed)
         with pytest.raises(KeyboardInterrupt):
             campaign.run(given)
+    said = "".join(capfd.readouterr())
+    assert "one was being submitted, and may be in Slurm: the same again goes on watching" in said
     assert len(campaign.run(given)) == 4
+    assert not list(points.folder(results).glob("jobs/*.sent"))
     assert sorted(of(slurm, results)) == ["001-ringshift-2-1", "002-ringshift-2-2"]
 
 

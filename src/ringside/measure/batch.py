@@ -4,6 +4,7 @@ All points of one kernel with the same ranks and nodes are one job. Beside the c
 lies the folder jobs; of each job, called NUMBER-KERNEL-RANKS-NODES in their order, there is
 
     NAME.sh     its script, before it is submitted
+    NAME.sent   while it is being submitted: it may be in Slurm
     NAME.id     its number in Slurm, from whoever is first to know: its submitter or itself
     NAME.log    what it says
     NAME/       what it has measured, until that is collected
@@ -97,7 +98,7 @@ def cancel(plan: Plan, tell: Tell) -> int:
     """
     rest = look(plan, tell)
     for path in [path for path, job in rest.items() if job is None]:
-        path.unlink()
+        _discard(path)
         del rest[path]
     if rest:
         jobs.ask("scancel", *(job.id for job in rest.values()))
@@ -117,13 +118,14 @@ def cancel(plan: Plan, tell: Tell) -> int:
 
 def go_on(plan: Plan) -> str:
     """What becomes of a campaign whose submitter ends, and how to go on with it."""
-    going = sum(path.with_suffix(".id").exists() for path in _open(plan))
-    if not going:
+    known = {path for path in _open(plan) if path.with_suffix(".id").exists()}
+    sent = {path for path in _open(plan) if path.with_suffix(".sent").exists()} - known
+    going = len(known)
+    told = [f"{going} job{'s' if going > 1 else ''} in Slurm did not end with it"] if going else []
+    told += ["one was being submitted, and may be in Slurm"] if sent else []
+    if not told:
         return "The same again goes on from there."
-    return (
-        f"{going} job{'s' if going > 1 else ''} in Slurm did not end with it: the same again goes "
-        "on watching, and with --cancel it cancels them."
-    )
+    return f"{', '.join(told)}: the same again goes on watching, and with --cancel it cancels them."
 
 
 # ---- the jobs on disk ----
@@ -139,6 +141,12 @@ def _open(plan: Plan) -> list[Path]:
     return [path for path in every if not path.with_suffix(".ended").exists()]
 
 
+def _discard(path: Path) -> None:
+    """Take back a script that is no job."""
+    path.unlink()
+    path.with_suffix(".sent").unlink(missing_ok=True)
+
+
 def _prefix(plan: Plan) -> str:
     """How the names of this campaign's jobs begin, and of no other's."""
     path = _folder(plan) / "campaign"
@@ -152,7 +160,7 @@ def _write(plan: Plan, rest: dict[Path, Job | None]) -> None:
     """Write the scripts for all points that are left and in no job; those of an earlier campaign
     that were not submitted are written anew."""
     for path in [path for path, job in rest.items() if job is None]:
-        path.unlink()
+        _discard(path)
     held = in_jobs(rest)
     left = [p for p in plan.points if p not in held and not points.done(plan.results, p)]
     together = {}
@@ -171,6 +179,7 @@ def _note(path: Path, id: str) -> None:
     with suppress(FileExistsError):
         os.link(own, path.with_suffix(".id"))
     own.unlink()
+    path.with_suffix(".sent").unlink(missing_ok=True)
 
 
 def _job(path: Path, known: list[tuple[str, Job]], prefix: str) -> Job | None:
@@ -261,9 +270,11 @@ def _submit(plan: Plan, rest: dict[Path, Job | None]) -> str:
     """
     room = plan.slurm.queue - sum(job is not None for job in rest.values())
     for path in [path for path, job in rest.items() if job is None][: max(0, room)]:
+        path.with_suffix(".sent").touch()
         try:
             said = jobs.ask("sbatch", "--parsable", str(path), asked=script.options(path))
         except ClusterError as error:
+            path.with_suffix(".sent").unlink()
             if any(rest.values()):
                 return f"no more are taken for now: {error}"
             raise CampaignError(
