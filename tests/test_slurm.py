@@ -387,6 +387,7 @@ def test_a_job_that_is_cancelled_is_told_as_that_and_another_can_be_had(notebook
     assert f"job {job} was cancelled (scancel)" in told["text"]
     assert "asks for another job" in told["text"]
     assert "was cancelled" in notebook.run("cluster.view['rank']", error="ClusterError")["text"]
+    assert notebook.run("repr(cluster)")["value"] == "<Cluster of 4 ranks, ended>"
     assert "cluster = ringside.start(4) asks" in told["text"]
     notebook.start(4)
     assert notebook.run("cluster.view['size']")["value"] == [4] * 4

@@ -151,7 +151,10 @@ class Cluster:
         self._shown = ""  # the job whose script has been shown
 
     def __repr__(self):
-        return f"<Cluster of {self.n} ranks, {'running' if self.lives() else 'stopped'}>"
+        state = "running" if self.lives() else "stopped"
+        if self.lives() and self._keeper.state == "failed":
+            state = "ended"
+        return f"<Cluster of {self.n} ranks, {state}>"
 
     def cores(self) -> str:
         """How many cores the ranks have, in words, for beside a measurement."""
