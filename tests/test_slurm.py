@@ -441,6 +441,7 @@ def test_the_call_that_is_named_asks_for_the_same_again(given, file, tmp_path, m
         "cluster = 3\n",
         '[cluster]\nlauncher = "pbs"\n',
         '[cluster]\nnodes = "four"\n',
+        "[cluster]\nnodes = 4\n",
         "[cluster]\nnode = 4\n",
         "[cluster\n",
     ],
@@ -453,6 +454,15 @@ def test_settings_that_cannot_be_are_refused_with_the_name_of_their_file(
     (tmp_path / "ringside.toml").write_text(file)
     with pytest.raises((TypeError, ValueError), match=r"ringside\.toml cannot be used: "):
         settings(4)
+
+
+@pytest.mark.parametrize("launcher", ["local", "slurm"])
+def test_settings_without_a_launcher_serve_a_call_that_names_it(launcher, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "ringside.toml").write_text("[cluster]\nnodes = 4\n")
+    asked = settings(4, launcher)
+    assert (asked and asked.nodes) == (4 if launcher == "slurm" else None)
+    assert f"launcher={launcher!r}" in call(4, asked)
 
 
 def test_a_job_is_not_begun_a_second_time(notebook, slurm):

@@ -20,7 +20,6 @@ import socket
 import sys
 import time
 import tomllib
-from contextlib import suppress
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
 
@@ -64,7 +63,7 @@ def settings(n: int, launcher: str | None = None, **given) -> Asked | None:
     neither knows, and for more nodes than ranks where these are given.
     """
     known = {field.name for field in fields(Asked)}
-    found, beside = _file(known)
+    found, beside = _file(known, launcher)
     for name in given.keys() - known:
         raise TypeError(f"start() has no argument {name!r}: {_names(known)}")
     wanted = {name: value for name, value in given.items() if value is not None}
@@ -83,11 +82,13 @@ def settings(n: int, launcher: str | None = None, **given) -> Asked | None:
 
 def call(n: int, asked: Asked | None) -> str:
     """The call that starts n ranks in that place again, with what is not in `ringside.toml`."""
-    found = None
-    with suppress(TypeError, ValueError):
+    found, refused = None, False
+    try:
         found = settings(n)
+    except (TypeError, ValueError):
+        refused = True
     given = {}
-    if (asked is None) != (found is None):
+    if refused or (asked is None) != (found is None):
         given["launcher"] = "local" if asked is None else "slurm"
     if asked is not None:
         others = asdict(found or Asked())
@@ -100,8 +101,9 @@ def _names(known: set[str]) -> str:
     return f"there are launcher, {', '.join(sorted(known))}"
 
 
-def _file(known: set[str]) -> tuple[dict, str]:
-    """The nearest settings, from the working directory upwards, and the launcher that they name."""
+def _file(known: set[str], launcher: str | None) -> tuple[dict, str]:
+    """The nearest settings, from the working directory upwards, and the launcher that they name;
+    they have to, if they are to count and the call names none."""
     here = Path.cwd()
     path = next((at for d in (here, *here.parents) if (at := d / SETTINGS).is_file()), None)
     if path is None:
@@ -116,6 +118,11 @@ def _file(known: set[str]) -> tuple[dict, str]:
         for name in found.keys() - known:
             raise ValueError(f"there is no setting {name!r}: {_names(known)}")
         _checked(found)
+        if found and launcher is None and "launcher" not in read["cluster"]:
+            raise ValueError(
+                f"{', '.join(sorted(found))}: this is for a job of Slurm. Say so by the line "
+                'launcher = "slurm" (with launcher = "local" it waits there unused)'
+            )
     except (OSError, TypeError, ValueError) as error:
         kind = TypeError if isinstance(error, TypeError) else ValueError
         raise kind(f"{path} cannot be used: {error}") from None
