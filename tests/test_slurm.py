@@ -510,6 +510,40 @@ def test_a_node_that_is_lost_ends_the_cell_and_the_job(to_be_broken, lost):
     notebook.close()
 
 
+@pytest.fixture
+def slow_to_notice(tmp_path):
+    """A Slurm that misses a node after as long as Slurm does by itself."""
+    home = tmp_path / "home"
+    home.mkdir()
+    with nodes.running(home, missed_after=300) as slurm:
+        (home / "ringside.toml").write_text(SETTINGS)
+        yield slurm
+
+
+@pytest.mark.long
+def test_ranks_that_do_not_answer_end_the_cell_long_before_slurm_misses_their_node(slow_to_notice):
+    slurm = slow_to_notice
+    notebook = Notebook(slurm)
+    job = at_work(notebook, slurm)
+    os.kill(slurm.nodes["n1"], signal.SIGKILL)  # where mpiexec is: nobody says a word
+    told = notebook.answer(CELL)
+    assert told["error"] == "RankDied", told
+    assert told["seconds"] < 45, told
+    assert f"no rank of job {job} answers any more" in told["text"]
+    assert "a node may have been lost, most likely n1" in told["text"]
+    assert "asks for another job" in told["text"]
+    assert "0 ready" not in told["shown"], told
+    again = notebook.run("cluster.view['rank']", error="ClusterError")
+    assert "answers any more" in again["text"] and "0 ready" not in again["shown"]
+    slurm.said("scontrol", "update", "NodeName=n1", "State=DOWN", "Reason=lost")
+    assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)
+    remaining = replace(slurm, nodes={n: pid for n, pid in slurm.nodes.items() if n != "n1"})
+    assert wait_for(lambda: not left(remaining), CELL), left(remaining)
+    notebook.run(f"cluster = ringside.start(3, nodes=3, timeout={LIMIT})", LIMIT + CELL)
+    notebook.run("cluster.stop()")
+    notebook.close()
+
+
 def test_nothing_is_left_when_the_notebook_is_killed(slurm):
     notebook, others = Notebook(slurm), running(slurm)
     notebook.start(4)

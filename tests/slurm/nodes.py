@@ -61,7 +61,7 @@ SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU
 SlurmdParameters=config_overrides
 ReturnToService=2
-SlurmdTimeout=10
+SlurmdTimeout={missed_after}
 InactiveLimit=0
 KillWait=2
 CompleteWait=0
@@ -117,10 +117,10 @@ def missing() -> list[str]:
 
 
 @contextlib.contextmanager
-def running(home: Path) -> Iterator[Slurm]:
-    """A Slurm with its files in `home`, an empty folder; raises RuntimeError with its logs when it
-    does not begin."""
-    _configure(home)
+def running(home: Path, missed_after: int = 10) -> Iterator[Slurm]:
+    """A Slurm with its files in `home`, an empty folder, which misses a node after so many seconds;
+    raises RuntimeError with its logs when it does not begin."""
+    _configure(home, missed_after)
     begin = home / "begin"
     begin.write_text(_begin(home))
     # Not /bin/sh: the first process of a login node has to take in orphans.
@@ -181,7 +181,7 @@ def _ports(count: int) -> list[int]:
     raise RuntimeError("there are no free ports between 20000 and 32000 for the nodes")
 
 
-def _configure(home: Path) -> None:
+def _configure(home: Path, missed_after: int) -> None:
     (_, address), (port, *ports) = _interface(), _ports(NODES + 1)
     nodes = "\n".join(
         f"NodeName=n{i} NodeHostname=n{i} NodeAddr={address} Port={port} CPUs={CPUS} State=UNKNOWN"
@@ -196,6 +196,7 @@ def _configure(home: Path) -> None:
             address=address,
             port=port,
             home=home,
+            missed_after=missed_after,
             nodes=nodes,
             user=pwd.getpwuid(os.getuid()).pw_name,
         )

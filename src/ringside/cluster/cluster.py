@@ -152,7 +152,7 @@ class Cluster:
 
     def __repr__(self):
         state = "running" if self.lives() else "stopped"
-        if self.lives() and self._keeper.state == "failed":
+        if self.lives() and self._keeper.state in ("ending", "failed"):
             state = "ended"
         return f"<Cluster of {self.n} ranks, {state}>"
 
@@ -178,7 +178,7 @@ class Cluster:
         if new:
             self._make_room(n, deadline)
             self._launch(n, deadline)
-        elif n != self.n or self._keeper.state == "failed":
+        elif n != self.n or self._keeper.state in ("ending", "failed"):
             _require_directory()
             if self.place is None:
                 room.check(n, self._run, held=self.n)
@@ -286,6 +286,12 @@ class Cluster:
             if state == "failed":
                 raise ClusterError(self._keeper.error)
             ready = len(self.client.ids)
+            if state == "ending":  # Slurm may be silent, and a job end only then
+                if time.monotonic() - begun > limit:
+                    raise ClusterError(self._keeper.error)
+                _say(f"ending what is left of {_ranks(self.n)} ...")
+                time.sleep(TICK)
+                continue
             if time.monotonic() - begun > limit:
                 job = self._keeper.job
                 late = f"{ready} of {self.n} ranks were ready after {limit:.0f} s"
@@ -474,7 +480,7 @@ class Cluster:
             return ClusterError(self._why_stopped())
         begun = time.monotonic()
         while (
-            self._keeper.state == "starting"
+            self._keeper.state in ("starting", "ending")
             and not self._record(uuids)
             and (time.monotonic() - begun < RECORD_LIMIT)
         ):
@@ -484,14 +490,16 @@ class Cluster:
             _say(f"{_how(record)}; starting {self.n} ranks again ...")
         failure = None
         try:
-            self._wait_ready(begun, RESTART_LIMIT)
+            if not self._job_is_over(record):
+                self._wait_ready(begun, RESTART_LIMIT)
         except ClusterError as error:
             failure = error
+            record = record or self._record(uuids)
         self.client.lost = False
         self._told = len(self._keeper.deaths)
+        if self._job_is_over(record):
+            return _job_over(record, call(self.n, self.place))
         if failure is not None:
-            if record is not None and record["job"]:
-                return _job_over(record, call(self.n, self.place))
             return failure
         if record is None:
             return ClusterError(
@@ -506,6 +514,11 @@ class Cluster:
         )
         keys = ("rank", "signal", "exit_code", "where")
         return RankDied(text, **{key: record[key] for key in keys})
+
+    def _job_is_over(self, record: dict | None) -> bool:
+        """Whether what is recorded ended a job, after which there has been no other."""
+        ended = record is not None and record["job"] is not None
+        return ended and self._keeper.state in ("ending", "failed")
 
     def _record(self, uuids: set[str]) -> dict | None:
         """How these engines ended, or the last ones that the notebook has not heard of."""

@@ -1,7 +1,8 @@
 """The controller process: ipyparallel's own, made small, which ends with its cluster's owner.
 
-Of ipyparallel's parts three are replaced, as it has no option for them: the heart monitor is a
-thread, since it sleeps most of the time and a process costs 40 MB; connection files appear whole,
+Of ipyparallel's parts four are replaced, as it has no option for them: the heart monitor is a
+thread, since it sleeps most of the time and a process costs 40 MB; it says which hearts are silent
+long before it gives one up; connection files appear whole,
 readable by their owner alone, and once all ports are bound, since engines and the client use them
 as soon as they are there; and the process looks at its owner's lock once a second.
 """
@@ -10,9 +11,12 @@ import json
 import os
 import threading
 import time
+from contextlib import suppress
 from pathlib import Path
 
 from ipyparallel.controller import app as stock
+from ipyparallel.controller import heartmonitor
+from traitlets import Any, Dict, Integer
 from traitlets.config import Config
 
 from ringside.cluster import files, jobs
@@ -20,6 +24,39 @@ from ringside.cluster import files, jobs
 BEAT = 100  # milliseconds between two heartbeats; the first one completes a registration
 # Deaths are seen from the processes. A rank that gets no core for a while misses beats and lives.
 MISSED_BEATS = 36_000
+SILENT_BEATS = 50  # beats without an answer after which an engine counts as silent, for now
+
+
+class Hearts(heartmonitor.HeartMonitor):
+    """The heart monitor, which also writes into `run` which engines are silent.
+
+    It counts its own beats, not seconds: where it got no core itself, nobody was asked. A late
+    answer is one too. Hearts beat in C, whatever Python and MPI of their rank do.
+    """
+
+    run = Any()
+    beats = Integer()
+    answered = Dict()  # the beat at which each heart was heard last
+    silent = Any(frozenset())
+
+    def handle_pong(self, msg):
+        """A heart answers."""
+        self.answered[msg[0]] = self.beats
+        super().handle_pong(msg)
+
+    def beat(self):
+        """Ask all hearts, and note who has not answered for a while."""
+        super().beat()
+        self.beats += 1
+        silent = {
+            heart.decode("utf8", "replace")
+            for heart in self.hearts
+            if self.beats - self.answered.get(heart, 0) > SILENT_BEATS
+        }
+        if silent != self.silent:
+            with suppress(OSError):  # the cluster's files are being removed
+                files.note_silent(self.run, silent)
+                self.silent = silent
 
 
 class Controller(stock.IPController):
@@ -31,7 +68,8 @@ class Controller(stock.IPController):
         """Make the hub, with a thread that monitors the hearts, and does not log every miss."""
         super().init_hub()
         process = self.heartmonitor_process
-        options = process._kwargs | {"log_level": "ERROR"}
+        heartmonitor.HeartMonitor = Hearts
+        options = process._kwargs | {"log_level": "ERROR", "run": run_of(self)}
         self.heartmonitor_process = threading.Thread(
             target=process._target, kwargs=options, daemon=True
         )
@@ -49,6 +87,11 @@ class Controller(stock.IPController):
             with open(new, "w", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
                 json.dump(cdict, file)
             new.replace(path)
+
+
+def run_of(controller: Controller) -> Path:
+    """The directory of the controller's cluster."""
+    return Path(controller.profile_dir.location) / f"cluster-{controller.cluster_id}"
 
 
 def end_with_owner(run: Path) -> None:
@@ -73,7 +116,7 @@ def main() -> None:
     controller = Controller(config=config)
     controller.initialize()
     controller.announce()
-    run = Path(controller.profile_dir.location) / f"cluster-{controller.cluster_id}"
+    run = run_of(controller)
     files.note_process(run, "controller")
     threading.Thread(target=end_with_owner, args=[run], daemon=True).start()
     controller.start()

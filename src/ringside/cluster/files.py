@@ -125,6 +125,18 @@ def pids(run: Path) -> dict[int, int | None]:
     return {int(name.split("-")[1]): process(run, name) for name in names}
 
 
+def note_silent(run: Path, uuids: set[str]) -> None:
+    """Leave which engines have been silent for some seconds, as the controller hears them."""
+    new = run / "silent.new"
+    new.write_text("\n".join(sorted(uuids)))
+    new.replace(run / "silent")
+
+
+def silent(run: Path) -> set[str]:
+    """Those engines."""
+    return set(read(run, "silent").split())
+
+
 def living(run: Path) -> list[int]:
     """The process ids of the ranks that live."""
     return [pid for pid in pids(run).values() if pid is not None]

@@ -77,6 +77,11 @@ class Job:
         return not self.waiting and self.state not in _GOING
 
     @property
+    def paused(self) -> bool:
+        """Whether its ranks stand still, and may go on later."""
+        return self.state in ("SUSPENDED", "STOPPED")
+
+    @property
     def waits_for(self) -> str:
         """Why it has not begun, in Slurm's words, and what that means if it never may."""
         if not self.waiting or self.reason in ("", "None"):

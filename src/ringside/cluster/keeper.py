@@ -22,10 +22,13 @@ from ringside.cluster.jobs import Job
 from ringside.cluster.launcher import ControllerLauncher, RankLauncher
 from ringside.cluster.slurm import Asked, SlurmLauncher, address, call
 from ringside.errors import ClusterError
+from ringside.watch.waitfor import in_words
 
 TICK = 0.03  # seconds between two looks at ranks that are starting
 NEWS = 0.3  # seconds between two questions for the engines, as news sent while connecting is lost
 START_LIMIT = 120.0  # seconds after which ranks that never came are given up
+LISTEN = 1.0  # seconds between two looks at who is silent
+SILENCE = 20.0  # seconds for which a rank of a job stays silent before its node counts as lost
 LAST_WORDS = 0.05  # seconds for mpiexec to end with a rank, which tells MPI_Abort from a crash
 STOP_LIMIT = 4.0
 JOB_STOP_LIMIT = 30.0  # the same where Slurm has to be asked
@@ -38,7 +41,8 @@ _log.setLevel(logging.CRITICAL)  # what mattered of its warnings is told by the 
 
 
 class Keeper:
-    """n ranks and their controller. `state`: starting, ready, failed (see `error`) or stopped.
+    """n ranks and their controller. `state`: starting, ready, ending (what is left of ranks that
+    are lost), failed (see `error`) or stopped.
 
     `deaths` are records of `ringside.cluster.deaths`, each with the `uuids` of the engines that
     went with it. `asked`: what to ask Slurm for; None: the ranks run on this machine. A job that
@@ -58,7 +62,7 @@ class Keeper:
         self._gone = []  # ranks in the order of their deaths
         self._forgotten = set()  # engines of earlier ranks
         self._again = False  # mpiexec ended before it had any ranks, and was run once more
-        self._looking = None  # the task that waits for ranks that are starting
+        self._looking = None  # the task that waits for ranks that are starting, or listens to them
         self._over = False  # stopped, for good
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(
@@ -193,6 +197,46 @@ class Keeper:
         self._watch_deaths(pids)
         self._again = False
         self._become("ready")
+        if self.asked is not None:
+            self._looking = self._act(self._listen(self._cluster.engines[_RANKS]))
+
+    async def _listen(self, launcher) -> None:
+        """See when ranks of a job are silent for good, while Slurm takes the job for running.
+
+        It misses a lost node after minutes. Ranks of a job that it has suspended are silent, too.
+        """
+        uuids, since = self._client.uuids(), None
+        while self.state == "ready" and self._cluster.engines.get(_RANKS) is launcher:
+            await asyncio.sleep(LISTEN)
+            silent, now = files.silent(self.run), time.monotonic()
+            ranks = [rank for rank, uuid in enumerate(uuids) if uuid in silent]
+            if since is not None and now - since > SILENCE:
+                await launcher.look()
+            if not ranks or launcher.job is None or launcher.job.paused or launcher.job.over:
+                since = None
+            elif since is None:
+                since = now
+            elif now - since > SILENCE and self.state == "ready":
+                return await self._lost(launcher.job, ranks)
+
+    async def _lost(self, job: Job, ranks: list[int]) -> None:
+        """Ranks of a job are silent for good: say so, then end what may be left of it."""
+        places = (files.read(self.run, f"rank-{rank}.node") for rank in ranks)
+        nodes = list(dict.fromkeys(place or "its node" for place in places))
+        if len(ranks) == self.n:
+            who = f"no rank of job {job.id} answers any more"
+            which = f"a node may have been lost, most likely {nodes[0]}, where the job began"
+        else:
+            verb = "does" if len(ranks) == 1 else "do"
+            who = f"{in_words(ranks)} of job {job.id} {verb} not answer any more"
+            which = f"{', '.join(nodes)} may have been lost"
+        said = f"{who}, though Slurm calls it running: {which} (sinfo shows it, in a while)"
+        self.error = f"{said}. cluster = {call(self.n, self.asked)} asks for another"
+        self._become("ending")
+        nobody = dict.fromkeys(("rank", "signal", "exit_code", "abort"))
+        self.deaths.append(nobody | {"where": "", "job": said, "uuids": self._client.uuids()})
+        await self._end_ranks(grace=0)
+        self._become("failed")
 
     def _watch_deaths(self, pids: dict[int, int]) -> None:
         """Learn the order in which ranks end: mpiexec soon takes the others down as well."""
@@ -219,9 +263,9 @@ class Keeper:
         if self._cluster.engines.get(_RANKS) is not launcher:
             return  # others run already
         if self.state == "ready":
-            self._become("starting")
+            self._become("starting" if self.asked is None else "ending")
             self._act(self._died(launcher))
-        elif self.state == "starting" and not self._looking.done():
+        elif self.state == "starting" and not (self._looking.done() or self._looking.cancelling()):
             self._looking.cancel()
             if self.asked is None and not self._again and not files.pids(self.run):
                 self._again = True  # Open MPI's (5.0) fails at times for reasons of its own
@@ -260,8 +304,8 @@ class Keeper:
         how = death(self.run, launcher.get_output(), self._gone, code, job)
         self.deaths.append(how | {"uuids": self._forget(self.n), "job": job})
         self.error = f"{job}. cluster = {call(self.n, self.asked)} asks for another"
-        self._become("failed")
         await self._end_ranks(grace=0)
+        self._become("failed")
 
     async def _end_ranks(self, grace: float, n: int = 0) -> list[str]:
         """End the ranks and have the controller forget them; the engines they were."""
@@ -297,6 +341,7 @@ class Keeper:
     async def _fail(self, reason: str) -> None:
         if files.taken_by(self.run).exists():
             return self._controller_ended()
+        self.error = reason
         self._become("ending")
         began = self.job is None or self.job.nodes
         await self._end_ranks(grace=0)

@@ -295,6 +295,10 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         self._following = asyncio.ensure_future(self._follow())
         return self.job_id
 
+    async def look(self) -> None:
+        """Ask Slurm for the job's state; it may be silent for the moment."""
+        self.job = await asyncio.to_thread(_look, self._name, self.job)
+
     async def _follow(self) -> None:
         """Until the job is over, or a rank of it has ended. What the ranks say of that is heard
         also while Slurm is silent."""

@@ -305,6 +305,7 @@ def main() -> None:
     if "RINGSIDE_JOB" in os.environ:
         require_all(MPI)
         forget_shared_memory(MPI)
+        (run / f"rank-{rank}.node").write_text(socket.gethostname())
         if told is not None:
             os.write(told, b"1")
             os.close(told)
