@@ -555,6 +555,39 @@ def test_nothing_is_left_when_the_notebook_is_killed(slurm):
     assert wait_for(lambda: not run.exists(), CELL)
 
 
+def test_nothing_is_left_when_ranks_end_while_mpi_begins(slurm):
+    """In MPI_Init a rank is deaf to everything, and has made the memory that it shares."""
+    late = slurm.home / "late"
+    late.mkdir()
+    (late / "sitecustomize.py").write_text(
+        "import os, time\n"
+        "rank = os.environ.get('PMIX_RANK') or os.environ.get('PMI_RANK')\n"
+        f"while rank == '{RANKS - 1}' and not os.path.exists({str(late / 'go')!r}):\n"
+        "    time.sleep(0.1)\n"
+        f"if rank == '{RANKS - 1}':\n"
+        "    os.kill(os.getpid(), 9)\n"
+    )
+    setup = [f"export PYTHONPATH={late}"]
+
+    def shared() -> list[str]:
+        return [line for line in left(slurm) if "/dev/shm" in line]
+
+    for end in ("the notebook is killed", "a rank fails"):
+        (late / "go").unlink(missing_ok=True)
+        notebook, others = Notebook(slurm), set(jobs(slurm))
+        notebook.send(f"ringside.start({RANKS}, setup={setup})")
+        assert wait_for(lambda: len(shared()) >= 4, CELL), shared()
+        if end == "a rank fails":
+            (late / "go").touch()
+            assert notebook.answer(CELL)["error"] == "ClusterError"
+            notebook.close()
+        else:
+            notebook.signal("KILL")
+            notebook.process.wait(CELL)
+        assert wait_for(lambda others=others: set(jobs(slurm)) <= others, CELL), jobs(slurm)
+        assert wait_for(lambda: not shared(), TOLD), (end, shared())
+
+
 # ---------------------------------------------------------------- what does not start
 
 

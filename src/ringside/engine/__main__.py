@@ -9,6 +9,7 @@ import faulthandler
 import json
 import os
 import resource
+import select
 import signal
 import socket
 import sys
@@ -24,6 +25,8 @@ from ringside.errors import PREFIX
 SILENCE = 30.0  # seconds without the controller's beat after which a rank of a job leaves
 TOLD_LIMIT = 5  # seconds in which the first rank says what is wrong with all
 TOGETHER = 0.3  # seconds in which mpiexec ends both processes of a rank
+GLANCE = 0.03  # seconds between two looks at the memory of a rank that is starting
+TOLD_TO_END = 1.0  # seconds for it to end by itself: Slurm may give it no more than two
 SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
 FILE_LIMIT = 60  # seconds for the file that says how to reach the controller
 # Known before MPI starts, so that an engine that fails in MPI_Init can be named too.
@@ -72,7 +75,10 @@ def go_on_in_a_child(rank: int) -> int:
     for number in passed_on:
         signal.signal(number, pass_on)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, passed_on | not_for_here)
-    _, status = os.waitpid(child, 0)
+    clear_after(child, armed)
+    while (ended := os.wait())[0] != child:
+        pass
+    status = ended[1]
     by = os.WTERMSIG(status) if os.WIFSIGNALED(status) else 0
     news = not (told_to_end and by in (signal.SIGTERM, signal.SIGKILL))
     if by == signal.SIGKILL and os.environ.get("RINGSIDE_MPI") == "mpich":
@@ -90,6 +96,34 @@ def go_on_in_a_child(rank: int) -> int:
             signal.signal(by, signal.SIG_DFL)
         os.kill(os.getpid(), by)
     os._exit(os.WEXITSTATUS(status))
+
+
+def clear_after(child: int, armed: int) -> None:
+    """Have a process of its own see to it that no shared memory stays of a rank that ends before
+    MPI has begun, as it has no chance to: in MPI_Init a rank is deaf to everything.
+
+    That process is in no group with the rank's, which mpiexec kills as a whole, and ends as soon as
+    the rank has begun (`armed` can be read) or is gone.
+    """
+    if os.fork():
+        return
+    try:
+        os.setsid()
+        os.closerange(0, armed)  # mpiexec would wait for the end of what it takes for output
+        os.closerange(armed + 1, resource.getrlimit(resource.RLIMIT_NOFILE)[0])
+        told = []
+        signal.signal(signal.SIGTERM, lambda *_: told.append(time.monotonic()))
+        begun, files = select.poll(), set()
+        begun.register(armed, select.POLLIN)
+        while processes.alive(child):
+            files |= processes.shared_memory([child])
+            if any(event & select.POLLIN for _, event in begun.poll(1000 * GLANCE)):
+                os._exit(0)
+            if told and time.monotonic() - told[0] > TOLD_TO_END:
+                processes.kill([child])
+        processes.remove(files - processes.shared_memory(processes.everyone()))
+    finally:
+        os._exit(0)
 
 
 def leave_with_owner(run: Path) -> None:
