@@ -699,3 +699,15 @@ def test_a_job_that_waits_says_why_and_is_not_left_in_the_queue(another, slurm):
     assert "0 ready; job" in late["shown"] and "is pending (" in late["shown"]
     assert "DRAINED" in late["shown"]
     assert wait_for(lambda: set(jobs(slurm)) <= before, CELL), jobs(slurm)
+
+
+def test_a_start_that_waits_too_long_ends_with_one_line(notebook, slurm):
+    notebook.start(4)  # of these ranks the controller has written something already
+    slurm.said("scontrol", "update", "nodename=n4", "state=drain", "reason=cleaning")
+    try:
+        late = notebook.run("ringside.start(5, timeout=8)", error="ClusterError")
+    finally:
+        slurm.said("scontrol", "update", "nodename=n4", "state=resume")
+    assert "0 of 5 ranks were ready after 8 s; job" in late["text"]
+    assert late["text"].endswith("timeout=... waits longer."), late  # and no log of the controller
+    notebook.start(4)

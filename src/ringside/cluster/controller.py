@@ -65,7 +65,9 @@ class Controller(stock.IPController):
     _announced = {}  # connection information by file
 
     def init_hub(self):
-        """Make the hub, with a thread that monitors the hearts, and does not log every miss."""
+        """Make the hub, with a thread that monitors the hearts, and does not log every miss, nor
+        the greeting of the sockets by which a client hears what ranks print."""
+        self.log.addFilter(lambda record: "iopub_welcome" not in record.getMessage())
         super().init_hub()
         process = self.heartmonitor_process
         heartmonitor.HeartMonitor = Hearts
