@@ -17,6 +17,7 @@ import pytest
 from slurm import nodes
 
 from ringside import ROOT, mpi
+from ringside.cluster import keeper
 from ringside.cluster.slurm import LOOK_EVERY, call, settings
 
 if lacking := nodes.missing():
@@ -413,6 +414,22 @@ def test_a_rank_that_crashed_is_named_at_once_while_slurm_is_silent(notebook, sl
         assert time.monotonic() - begun < 2 * TOLD
     assert "rank 3 died (signal 11, Segmentation fault" in died["text"]
     assert wait_for(lambda: not jobs(slurm), CELL), jobs(slurm)
+
+
+def test_a_job_that_is_suspended_is_told_as_that_and_goes_on(notebook, slurm):
+    notebook.start(4)
+    [job] = running(slurm)
+    notebook.send("%%px\nopen(f'napping-{rank}', 'w').close()\ntime.sleep(3)\nwoke = rank")
+    assert wait_for(lambda: len(list(slurm.home.glob("napping-*"))) == 4, CELL)
+    slurm.said("scontrol", "suspend", job)
+    try:
+        time.sleep(keeper.SILENCE + 15)  # longer than ranks of a running job may be silent
+    finally:
+        slurm.said("scontrol", "resume", job)
+    told = notebook.answer(CELL)
+    assert told["error"] == "", told
+    assert told["shown"].count(f"job {job} is SUSPENDED: Slurm has its ranks stand still") == 1
+    assert notebook.run("cluster.view['woke']")["value"] == list(range(4))
 
 
 @pytest.mark.parametrize("file", ["", SETTINGS])

@@ -139,6 +139,7 @@ class Watch:
         if not client.cluster_lives():
             client.give_up()
             return
+        client.home.tell_pause()
         waited = {
             target
             for result in results

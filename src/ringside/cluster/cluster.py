@@ -149,6 +149,7 @@ class Cluster:
         self._ended = ""  # by whom the ranks have been ended, in words
         self._told = 0  # deaths that the notebook has heard of
         self._shown = ""  # the job whose script has been shown
+        self._paused = ""  # the job of which it has been said that its ranks stand still
 
     def __repr__(self):
         state = "running" if self.lives() else "stopped"
@@ -308,6 +309,18 @@ class Cluster:
         if job is not None and job.id != self._shown:
             self._shown = job.id
             _say(f"job {job.id} is submitted; its script: {self._run / 'job.sh'}", last=True)
+
+    def tell_pause(self) -> None:
+        """Say once, beneath a cell that waits, that Slurm has its ranks stand still."""
+        job = self._keeper.job
+        paused = job.id if job is not None and job.paused else ""
+        if paused and paused != self._paused:
+            print(
+                f"job {job.id} is {job.state}: Slurm has its ranks stand still, and this cell goes "
+                "on when it lets them. cluster.restart() asks for another job",
+                flush=True,
+            )
+        self._paused = paused
 
     def script(self) -> str:
         """The script of the job in which the ranks run; empty where they are on this machine."""

@@ -155,7 +155,8 @@ def leave_with_controller(run: Path, rank: int) -> None:
 
     def listen():
         beat = heard(run)
-        while beat.poll(1000 * SILENCE):
+        # Asked twice, as a rank that Slurm had suspended hears a moment after it goes on.
+        while beat.poll(1000 * SILENCE) or beat.poll(1000):
             while beat.poll(0):
                 beat.recv()
             time.sleep(1)
