@@ -297,7 +297,8 @@ class Cluster:
                 job = self._keeper.job
                 late = f"{ready} of {self.n} ranks were ready after {limit:.0f} s"
                 late += f"; {job}. timeout=... waits longer" if job is not None else ""
-                raise ClusterError(f"{late}.{self._logs()}")
+                waits = job is not None and job.waiting  # the logs are then of earlier ranks
+                raise ClusterError(f"{late}.{'' if waits else self._logs()}")
             self._show_job()
             waiting = f"; {self._keeper.job}" if self._keeper.job is not None else ""
             _say(f"starting {_ranks(self.n)}: {ready} ready{waiting}")
