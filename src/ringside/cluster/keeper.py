@@ -304,8 +304,8 @@ class Keeper:
         how = death(self.run, launcher.get_output(), self._gone, code, job)
         self.deaths.append(how | {"uuids": self._forget(self.n), "job": job})
         self.error = f"{job}. cluster = {call(self.n, self.asked)} asks for another"
-        await self._end_ranks(grace=0)
         self._become("failed")
+        await self._end_ranks(grace=0)
 
     async def _end_ranks(self, grace: float, n: int = 0) -> list[str]:
         """End the ranks and have the controller forget them; the engines they were."""
