@@ -62,7 +62,7 @@ def engines(slurm) -> dict[str, int]:
             for pid, parent, name, line in processes
             if name.startswith("python") and "ringside.engine" in line
         }
-        count = sum(parent in engines for parent in engines.values())  # a rank is two processes
+        count = len({parent for parent in engines.values() if parent in engines})  # of each a child
         found |= {node: count} if count else {}
     return found
 
