@@ -83,7 +83,7 @@ _ENDS = {
     "late": (ENDS, f"It was still at work after {LIMIT:.0f} s, and needs well under one."),
     "raised": (
         "runs without an error",
-        "In an MPI program an error on one rank ends all of them.",
+        "An error on one rank leaves the others waiting for it, so the check ends the run.",
     ),
     "died": ("does not crash", "A rank that dies takes the others with it."),
 }
