@@ -473,8 +473,8 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
         OBSERVE(name, comm, PMPI_##name##S(__VA_ARGS__, comm))                                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT)) /* the library says what is wrong */        \
             return scope_end(&call, c, PMPI_##name##S(__VA_ARGS__, comm));                       \
-        agree(c, scope_enter(c, CALL_##name, agreed(c, ROOT)), ROOT, COUNT, TYPE, OPERATION,           \
-              GIVEN, TAKEN);                                                                     \
+        agree(c, scope_enter(c, CALL_##name, agreed(c, ROOT)), ROOT, COUNT, TYPE,                \
+              OPERATION, GIVEN, TAKEN);                                                          \
         const bool inside = whole(c, CALL_##name);                                               \
         const bool gate = inside || atomic_load(&scope.insist);                                  \
         int err = gate ? scope_gate(&call, c) : MPI_SUCCESS;                                     \
@@ -493,8 +493,8 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
         OBSERVE(iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))                        \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
-        agree(c, scope_enter(c, CALL_##iname, agreed(c, ROOT)), ROOT, COUNT, TYPE, OPERATION,          \
-              GIVEN, TAKEN);                                                                     \
+        agree(c, scope_enter(c, CALL_##iname, agreed(c, ROOT)), ROOT, COUNT, TYPE,               \
+              OPERATION, GIVEN, TAKEN);                                                          \
         const int err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));              \
         return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
     }
@@ -556,8 +556,8 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c,                                                           \
                              PMPI_##name##_init##S(__VA_ARGS__, comm, info, request));           \
-        agree(c, scope_enter(c, CALL_##name##_init, agreed(c, ROOT)), ROOT, COUNT, TYPE, OPERATION,    \
-              GIVEN, TAKEN);                                                                     \
+        agree(c, scope_enter(c, CALL_##name##_init, agreed(c, ROOT)), ROOT, COUNT, TYPE,         \
+              OPERATION, GIVEN, TAKEN);                                                          \
         const int err =                                                                          \
             begun(c, PMPI_##name##_init##S(__VA_ARGS__, c->shadow, info, request));              \
         return initialized(&call, c, err, CALL_##name##_init, request, BYTES);                   \

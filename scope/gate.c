@@ -2,9 +2,9 @@
  *
  * Small words travel between the program's threads on the scope's private communicator. At a gate
  * every member tells the first of them which collective it has come to and a hash of all it has
- * entered on that communicator; if they are alike, and in balance, the first lets all through. If they are not, the
- * gate stays shut, and the judge names the place. Words are counted, so that a break can take
- * exactly those out that are under way. */
+ * entered on that communicator; if they are alike, and in balance, the first lets all through. If
+ * they are not, the gate stays shut, and the judge names the place. Words are counted, so that a
+ * break can take exactly those out that are under way. */
 #include "scope.h"
 
 #include <stdlib.h>

@@ -2,9 +2,9 @@
 
 Of ipyparallel's parts four are replaced, as it has no option for them: the heart monitor is a
 thread, since it sleeps most of the time and a process costs 40 MB; it says which hearts are silent
-long before it gives one up; connection files appear whole,
-readable by their owner alone, and once all ports are bound, since engines and the client use them
-as soon as they are there; and the process looks at its owner's lock once a second.
+long before it gives one up; connection files appear whole, readable by their owner alone, and once
+all ports are bound, since engines and the client use them as soon as they are there; and the
+process looks at its owner's lock once a second.
 """
 
 import json
