@@ -40,6 +40,7 @@ from ringside.watch.scope import Stop
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25
 ANSWER = 2.0  # seconds a rank's control thread gets to answer
+CLEARED = 6.0  # the same where it first has the scope clear what a cell left
 SILENT = 0.3  # seconds after another's answer in which one still counts where few are enough
 OUTPUT_LIMIT = 5.0  # seconds for what ranks printed to come after their replies
 BEGIN = 0.3  # seconds the ranks get to begin a cell that is to be stopped
@@ -499,11 +500,18 @@ class Client(ipp.Client):
 
     # ------------------------------------------------------------ asking
 
-    def ask(self, action: str, enough: Callable[[dict], bool] | None = None, **content) -> dict:
+    def ask(
+        self,
+        action: str,
+        enough: Callable[[dict], bool] | None = None,
+        limit: float = ANSWER,
+        **content,
+    ) -> dict:
         """Ask the scope of every rank, also while the ranks are stuck: rank -> answer.
 
-        Raises ClusterError when a rank does not answer in time. With `enough` silent ranks are
-        left out: those still silent when it is true of the answers, or soon after the first one.
+        Raises ClusterError when a rank does not answer within `limit` seconds. With `enough` silent
+        ranks are left out: those still silent when it is true of the answers, or soon after the
+        first one.
         """
         asked = {
             self._send(
@@ -514,7 +522,7 @@ class Client(ipp.Client):
             ): rank
             for rank, uuid in [(rank, self._engines[rank]) for rank in self.ids]
         }
-        deadline = time.monotonic() + ANSWER
+        deadline = time.monotonic() + limit
         answers = {}
         while asked:
             left = max(0.0, deadline - time.monotonic())
@@ -691,7 +699,7 @@ class Client(ipp.Client):
         if self.ranks_with_work():
             return ""
         with suppress(ClusterError, OSError):
-            reports = [report for report in self.ask("tidy").values() if report]
+            reports = [report for report in self.ask("tidy", limit=CLEARED).values() if report]
             return waitfor.cleared(reports[0]) if reports else ""
         return ""
 

@@ -231,12 +231,8 @@ class Keeper:
             who = f"{in_words(ranks)} of job {job.id} {verb} not answer any more"
             which = f"{', '.join(nodes)} may have been lost"
         said = f"{who}, though Slurm calls it running: {which} (sinfo shows it, in a while)"
-        self.error = f"{said}. cluster = {call(self.n, self.asked)} asks for another"
-        self._become("ending")
         nobody = dict.fromkeys(("rank", "signal", "exit_code", "abort"))
-        self.deaths.append(nobody | {"where": "", "job": said, "uuids": self._client.uuids()})
-        await self._end_ranks(grace=0)
-        self._become("failed")
+        await self._job_died(nobody | {"where": ""}, said)
 
     def _watch_deaths(self, pids: dict[int, int]) -> None:
         """Learn the order in which ranks end: mpiexec soon takes the others down as well."""
@@ -299,11 +295,14 @@ class Keeper:
             how = death(self.run, launcher.get_output(), self._gone, code)
             self.deaths.append(how | {"uuids": uuids, "job": None})
             return await self._launch()
-        # Told before Slurm is asked to end the job, as it may be silent.
         job = self._said(launcher)
-        how = death(self.run, launcher.get_output(), self._gone, code, job)
-        self.deaths.append(how | {"uuids": self._forget(self.n), "job": job})
-        self.error = f"{job}. cluster = {call(self.n, self.asked)} asks for another"
+        await self._job_died(death(self.run, launcher.get_output(), self._gone, code, job), job)
+
+    async def _job_died(self, how: dict, said: str) -> None:
+        """Ranks of a job are gone, and no others are started. That is told before Slurm is asked
+        to end what is left of the job, as it may be silent."""
+        self.deaths.append(how | {"uuids": self._forget(self.n), "job": said})
+        self.error = f"{said}. cluster = {call(self.n, self.asked)} asks for another"
         self._become("failed")
         await self._end_ranks(grace=0)
 
@@ -350,11 +349,9 @@ class Keeper:
             self.error = f"{reason}. Their log ends with:\n{log}"
         elif self.asked is None:
             self.error = f"{reason}; no log"
-        elif not began:
-            self.error = reason
-        elif (self.run / "engines.log").exists():
+        elif began and (self.run / "engines.log").exists():
             self.error = f"{reason}, and wrote nothing: see its setup, and begin if you set it"
-        else:
+        elif began:
             self.error = (
                 f"{reason}, and nothing was written into {self.run}. If the nodes do not see that "
                 "folder: the environment variable IPYTHONDIR names one that they do"

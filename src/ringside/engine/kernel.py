@@ -31,7 +31,7 @@ from ringside.watch import scope, waitfor
 
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
 SETTLE_LIMIT = 1.0  # seconds the ranks get to compare what they did in a cell
-TIDY_LIMIT = 1.0  # seconds they get to clear what a failed cell left
+TIDY_LIMIT = 4.0  # seconds they get to clear what a failed cell left, on a crowded machine too
 # Threads of these packages call no MPI, whoever starts them.
 NO_MPI = {"IPython", "ipykernel", "ipyparallel", "jupyter_client", "tornado", "tqdm", "zmq"}
 
