@@ -299,9 +299,9 @@ class Keeper:
         await self._job_died(death(self.run, launcher.get_output(), self._gone, code, job), job)
 
     async def _job_died(self, how: dict, said: str) -> None:
-        """Ranks of a job are gone, and no others are started. That is told before Slurm is asked
-        to end what is left of the job, as it may be silent."""
-        self.deaths.append(how | {"uuids": self._forget(self.n), "job": said})
+        """Ranks of a job are gone, and no others are started. That is noted before their cell is
+        ended, and before Slurm is asked to end what is left of the job, as it may be silent."""
+        self.deaths.append(how | {"uuids": self._client.uuids(), "job": said})
         self.error = f"{said}. cluster = {call(self.n, self.asked)} asks for another"
         self._become("failed")
         await self._end_ranks(grace=0)
