@@ -92,6 +92,7 @@ class RingsideKernel(IPythonParallelKernel):
         "scope_request",
     ]
     running = False
+    lost_thread = False  # a verdict has ended one of the cell's own
     _cell = 0
     _began = datetime.min.replace(tzinfo=UTC)  # of the cell that runs, or of the last one
 
@@ -142,6 +143,7 @@ class RingsideKernel(IPythonParallelKernel):
         self._cell += 1
         self._began = datetime.now(UTC)
         self.shell.shown = self.shell.cause = None
+        self.lost_thread = False
         scope.busy(True)
         self.running = True
 
@@ -174,7 +176,7 @@ class RingsideKernel(IPythonParallelKernel):
             return reply
         if reply["status"] == "ok" and end["report"] and end["report"]["kind"] in waitfor.JUDGED:
             verdict = waitfor.verdict(end["report"])
-            if not end["raised"]:
+            if not end["raised"] or self.lost_thread:
                 text = f"{PREFIX} {verdict.sentences[0]}"
                 reply = reply | self._error(method, verdict.kind.capitalize(), text)
             elif self.engine_id == min(verdict.ranks, default=0):
@@ -287,6 +289,10 @@ def _count_threads(kernel: RingsideKernel) -> None:
         of_cells.add(threading.get_ident())
         try:
             yield
+        except Exception as error:
+            if not (kernel.running and str(error).startswith(PREFIX)):
+                raise
+            kernel.lost_thread = True  # nobody asks for its error: the cell ends with the verdict
         finally:
             of_cells.discard(threading.get_ident())
             scope.thread(-1)
