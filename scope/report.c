@@ -58,8 +58,29 @@ static void unknown(struct report *report, int waiter, int *room) {
     }
 }
 
+static bool waits_for(const struct call *call, MPI_Request request) {
+    for (int i = 0; i < call->n_requests; i++)
+        if (call->requests[i] == request)
+            return true;
+    return false;
+}
+
+/* Receives that are complete and not waited for, whose message may be the one that is missed. */
+static int unwaited(const struct call *call, const struct record *need) {
+    int n = 0;
+    if (need->kind != RECV && need->kind != PROBE)
+        return 0;
+    for (const struct op *op = scope_first(); op; op = scope_next(op))
+        n += op->kind == RECV && op->active && op->counted && !op->cancelled && !op->dead &&
+             op->comm->number == need->comm &&
+             (need->peer == ANY_PEER || need->peer == op->peer) &&
+             (need->tag == ANY_LABEL || need->tag == op->tag) && !waits_for(call, op->request);
+    return n;
+}
+
 /* Needs of a call that waits; whether it waits at all is for the judge to say. */
 static void needs(struct report *report, const struct call *call, int waiter, int *room) {
+    const int before = report->rows;
     for (int i = 0; i < call->n_probes; i++) {
         struct record *r = scope_row(report, NEEDS, room);
         if (!r)
@@ -85,6 +106,9 @@ static void needs(struct report *report, const struct call *call, int waiter, in
         if (op->twin)
             op_row(report, NEEDS, op->twin, waiter, room);
     }
+    if (call->n_requests + call->n_probes <= 2) /* not of thousands: each looks at all */
+        for (int i = before; i < report->rows; i++)
+            report->row[i].taken = unwaited(call, &report->row[i]);
 }
 
 static void polled(struct report *report, const struct thread *t, int mode, int waiter,
@@ -364,6 +388,7 @@ static int say_rows(struct text *text, const struct report *report, const struct
         if (kind_of_row == NEEDS) {
             say(text, ",\"targets\":");
             say_targets(text, all, report->rank, r);
+            say(text, ",\"unwaited\":%lld", r->taken);
         }
         say(text, "}");
         comma = ",";

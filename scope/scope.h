@@ -103,7 +103,8 @@ struct record {
     int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
-    long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree */
+    long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree.
+                               NEEDS, taken: receives that are complete and were not waited for */
     uint64_t balance; /* PLACE: of these, weighed by pairs of ranks, or of the root between two
                          groups; the ranks' sum has to be 0 */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */

@@ -144,6 +144,25 @@ def test_a_collective_waits_for_those_alone_who_have_not_come(view):
     assert "Ranks 0, 1 and 3 wait in MPI_Barrier for rank 2, where no cell" in verdict.sentences[0]
 
 
+@pytest.mark.parametrize("receive", ["Recv(y, 0, 15)", "recv(source=0, tag=15)"])
+def test_a_message_that_a_forgotten_request_has_is_told(view, receive):
+    code = "x, y = np.zeros(1), np.zeros(1)\nif rank == 0: comm.Send(x, 1, 15)\nelif rank == 1:\n"
+    verdict = stuck(view, f"{code}    q = comm.Irecv(x, 0, 15)\n    comm.{receive}")
+    assert verdict.kind == "starved"
+    assert "Rank 1 has 1 message from rank 0 (tag 15) already: a nonblocking" in str(verdict)
+    other = stuck(view, "if rank == 1: comm.Recv(y, 0, 16)")
+    assert "already" not in str(other)
+    view.execute("if rank == 1: q.Wait()").get()
+    assert "already" not in str(stuck(view, f"if rank == 1: comm.{receive}"))
+
+
+def test_a_message_that_the_stuck_call_itself_has_is_no_forgotten_one(view):
+    code = "x, y = np.zeros(1), np.zeros(1)\nif rank == 0: comm.Send(x, 1, 17)\nelif rank == 1:\n"
+    for order in (1, -1):
+        waits = f"MPI.Request.Waitall([comm.Irecv(b, 0, 17) for b in (x, y)][::{order}])"
+        assert "already" not in str(stuck(view, f"{code}    {waits}"))
+
+
 def test_unlike_collectives_are_named(view):
     with pytest.raises(ringside.Mismatch) as caught:
         view.execute("comm.Barrier() if rank == 0 else comm.Bcast(np.zeros(1), root=0)").get()

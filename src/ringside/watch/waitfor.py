@@ -74,6 +74,7 @@ def verdict(report: dict) -> Verdict:
         case _:
             calls = {states[rank]["call"] for rank in stuck}
             advice = [words for call, words in _BY_MPI4PY.items() if call in calls]
+            advice += [words for rank in stuck if (words := _unwaited(states[rank]))][:2]
             advice += _half(report)
             if report["insist"] and "MPI_Send" in calls:
                 advice.append(_INSIST)
@@ -158,6 +159,22 @@ def _half(report: dict) -> list[str]:
         "taken out, too, and all call it anew."
     )
     return [text[0].upper() + text[1:]]
+
+
+def _unwaited(state: dict) -> str:
+    """What a stuck rank has received by a request that it forgot, perhaps."""
+    for need in state["needs"]:
+        if count := need.get("unwaited", 0):
+            peer = "" if need["peer"] == ANY else f" from rank {need['peer']}"
+            tag = "" if need["tag"] == ANY else f" (tag {need['tag']})"
+            messages = "1 message" if count == 1 else f"{count} messages"
+            took = (
+                "a nonblocking receive took it, whose request has not been waited for"
+                if count == 1
+                else "nonblocking receives took them, whose requests have not been waited for"
+            )
+            return f"Rank {state['rank']} has {messages}{peer}{tag} already: {took}."
+    return ""
 
 
 def _left_over(message: dict) -> str:
