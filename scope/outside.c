@@ -412,11 +412,11 @@ void scope_outside_ended(void) {
         mark("done");
 }
 
-void scope_outside_unreceived(const char *text) {
+void scope_outside_left_over(const char *text) {
     char path[PATH_ROOM];
     if (!wanted())
         return;
-    snprintf(path, sizeof path, "%s/unreceived.json", directory);
+    snprintf(path, sizeof path, "%s/left-over.json", directory);
     put(path, text, strlen(text));
 }
 

@@ -556,23 +556,27 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
     scope.told = text.at;
 }
 
-static void say_left(struct text *text, const struct unreceived *left, int lefts) {
+/* Messages that were not received, and a collective that not all were in. */
+static void say_left(struct text *text, const struct report *reports,
+                     const struct unreceived *left, int lefts, const struct mismatch *partly) {
     long long untold = 0;
     for (int i = MANY_UNRECEIVED; i < lefts; i++)
         untold += left[i].count;
     say(text, "\"unreceived\":");
     say_unreceived(text, left, lefts);
-    say(text, ",\"untold\":%lld", untold);
+    say(text, ",\"untold\":%lld,\"partly\":", untold);
+    say_partly(text, reports, partly);
 }
 
-void scope_tell_last(const struct unreceived *left, int lefts) {
+void scope_tell_last(const struct report *reports, const struct unreceived *left, int lefts,
+                     const struct mismatch *partly) {
     struct text text = {.at = malloc(256), .room = 256};
     if (!text.at)
         return;
     say(&text, "{");
-    say_left(&text, left, lefts);
+    say_left(&text, reports, left, lefts, partly);
     say(&text, "}");
-    scope_outside_unreceived(text.at);
+    scope_outside_left_over(text.at);
     free(text.at);
 }
 
@@ -581,9 +585,7 @@ void scope_tell_left(const struct report *reports, const struct unreceived *left
     struct text text = {.at = malloc(256), .room = 256};
     if (!text.at)
         return;
-    say_left(&text, left, lefts);
-    say(&text, ",\"partly\":");
-    say_partly(&text, reports, partly);
+    say_left(&text, reports, left, lefts, partly);
     free(scope.leftover);
     scope.leftover = text.at;
 }

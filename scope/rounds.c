@@ -360,8 +360,9 @@ static bool hold_round(void) {
     }
     if (ending == scope.size && kind == RUNNING && left) {
         lefts = scope_unclaimed(scope.size, reports, left, lefts);
-        if (lefts > 0 && scope.rank == 0)
-            scope_tell_last(left, lefts);
+        const struct mismatch partly = scope_partly_entered(reports);
+        if (scope.rank == 0 && (lefts > 0 || partly.found))
+            scope_tell_last(reports, left, lefts, &partly);
         if (lefts > 0)
             scope_take_last(left, lefts);
     }

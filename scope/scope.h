@@ -411,7 +411,7 @@ void scope_outside_before(void);            /* MPI is about to begin */
 void scope_outside_begin(int threads);       /* MPI has begun, with this level of threads asked */
 void scope_outside_told(const char *report); /* of a break, before any call is left */
 void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
-void scope_outside_unreceived(const char *text); /* by all ranks, at their end: JSON */
+void scope_outside_left_over(const char *text); /* by all ranks, at their end: JSON */
 void scope_outside_end(void);                /* MPI is about to end */
 void scope_outside_ended(void);              /* MPI has ended */
 
@@ -554,7 +554,9 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
 void scope_tell_inside(int name); /* this rank exits from within that call: says so */
 void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly);
-void scope_tell_last(const struct unreceived *left, int lefts); /* at the program's end */
+/* At the program's end. */
+void scope_tell_last(const struct report *reports, const struct unreceived *left, int lefts,
+                     const struct mismatch *partly);
 char *scope_settled_text(void);
 
 /* drain.c */

@@ -182,7 +182,7 @@ void scope_unjudged(const char *name) {
     if (scope.n_unjudged < (int)(sizeof scope.unjudged / sizeof *scope.unjudged))
         scope.unjudged[scope.n_unjudged++] = name;
     scope.epoch++;
-    fprintf(stderr, "Ringside: rank %d: not judged: %s. A deadlock that involves it is only "
+    fprintf(stderr, "Ringside: rank %d: not judged: %s. A deadlock that involves it is at most "
                     "suspected, after %g s of quiet.\n", scope.rank, name, scope.quiet_limit);
 }
 

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shlex
 import signal
 import subprocess
@@ -534,6 +535,7 @@ LEFT_OVER = r"""
 #include <stdio.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <unistd.h>
 int main(int argc, char **argv) {
     const int large = 8000000;
     int rank;
@@ -554,6 +556,8 @@ int main(int argc, char **argv) {
     munmap(memory, large);
     MPI_Finalize();
     puts("the end");
+    fflush(stdout);
+    sleep((unsigned)rank); /* for mpiexec, which ends all when one has a status other than 0 */
     return rank;
 }
 """
@@ -570,6 +574,43 @@ def test_messages_that_nobody_received_are_told_and_do_no_harm(run, tmp_path):
         "Ringside: sent and not received: 100 messages from rank 0 to rank 1 (tag 5), 1 message "
         "from rank 0 to rank 1 (tag 6, communicator 3), when the program ended."
     ]
+
+
+# The root of a broadcast is through before the others are asked for it, and here they never are.
+HALF = r"""
+#include <mpi.h>
+int main(int argc, char **argv) {
+    MPI_Comm whole, half;
+    int rank, one = 1;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_dup(MPI_COMM_WORLD, &whole);
+    MPI_Comm_split(MPI_COMM_WORLD, rank % 2, 0, &half);
+    MPI_Bcast(&one, 1, MPI_INT, 0, whole);
+    if (rank % 2)
+        MPI_Barrier(half);
+    if (argc > 1 && rank == 0)
+        MPI_Bcast(&one, 1, MPI_INT, 0, whole);
+    MPI_Comm_free(&half);
+    if (rank < 0)
+        MPI_Comm_free(&whole);
+    MPI_Finalize();
+    return 0;
+}
+"""
+
+
+def test_a_collective_that_only_some_ranks_were_in_is_told(run, tmp_path):
+    program = compile_c(HALF, tmp_path / "half")
+    whole, half = run(3, program), run(3, program, "half")
+    assert (whole.returncode, half.returncode) == (0, 0)
+    assert not [line for line in lines(whole.stderr) if line.startswith("Ringside")]
+    [told] = [line for line in lines(half.stderr) if line.startswith("Ringside")]
+    assert re.fullmatch(
+        r"Ringside: rank 0 called MPI_Bcast, root 0, 4 B on communicator \d+, and ranks 1 and 2 "
+        "did not, up to the program's end.",
+        told,
+    )
 
 
 # What it calls at its end; and how often its MPI was called meanwhile, by whomever.

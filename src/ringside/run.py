@@ -472,7 +472,7 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     """Say who died, if anyone did, and what the scope could not see; the exit status."""
     code = run.process.returncode
     _warn(plan, notes)
-    _tell_unreceived(run.directory)
+    _tell_left_over(run.directory)
     if run.interrupted:
         return 128 + run.interrupted
     first = first_end(run.directory)
@@ -526,12 +526,16 @@ def _warn(plan: Plan, notes: list[dict]) -> None:
         )
 
 
-def _tell_unreceived(directory: Path) -> None:
-    """What was sent and never received when all ranks had come to MPI_Finalize."""
+def _tell_left_over(directory: Path) -> None:
+    """What was sent and never received, and which collective not all ranks of a communicator were
+    in, when all had come to MPI_Finalize."""
     with contextlib.suppress(FileNotFoundError):
-        left = json.loads((directory / "unreceived.json").read_text())
-        which = waitfor.unreceived(left["unreceived"], left["untold"])
-        _say(f"{which}, when the program ended.")
+        left = json.loads((directory / "left-over.json").read_text())
+        if left["unreceived"]:
+            which = waitfor.unreceived(left["unreceived"], left["untold"])
+            _say(f"{which}, when the program ended.")
+        if left["partly"]:
+            _say(f"{waitfor.half_entered(left['partly'])}, up to the program's end.")
 
 
 def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:

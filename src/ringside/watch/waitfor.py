@@ -131,18 +131,23 @@ def left_by_cell(messages: Sequence[dict], untold: int = 0) -> str:
     )
 
 
-def partly(place: dict) -> str:
-    """One line on a collective that a cell's ranks have not all been in."""
-    missing = in_words(place["missing"])
+def half_entered(place: dict) -> str:
+    """The beginning of a sentence on a collective that not all ranks have been in."""
     called = {}
     for rank, call in place["entered"].items():
         called.setdefault(call, []).append(int(rank))
     did = ", ".join(f"{in_words(ranks)} called {call}" for call, ranks in called.items())
     where = "" if place["comm"] == 0 else f" on communicator {place['comm']}"
+    return f"{PREFIX} {did}{where}, and {in_words(place['missing'])} did not"
+
+
+def partly(place: dict) -> str:
+    """One line on a collective that a cell's ranks have not all been in."""
+    missing = in_words(place["missing"])
     calls = "calls" if len(place["missing"]) == 1 else "call"
     return (
-        f"{PREFIX} {did}{where}, and {missing} did not. The next collective that {missing} {calls} "
-        "there has to be that one."
+        f"{half_entered(place)}. The next collective that {missing} {calls} there has to be that "
+        "one."
     )
 
 
