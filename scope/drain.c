@@ -433,8 +433,13 @@ static void explain(const struct report *mine, const struct verdict *verdict, in
         }
         n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%s%d", told++ ? ", " : " of ranks ", r);
     }
-    snprintf(text, sizeof text, "Ringside: %s%s was left (%s%s)",
-             mine->name ? scope_names[mine->name] : "the call", whom, why[kind], ranks);
+    if (mine->state == IDLE) /* whoever comes to hear of it waits for what was begun before */
+        snprintf(text, sizeof text,
+                 "Ringside: what an earlier cell had begun was taken out (%s%s): begin it anew",
+                 why[kind], ranks);
+    else
+        snprintf(text, sizeof text, "Ringside: %s%s was left (%s%s)",
+                 mine->name ? scope_names[mine->name] : "the call", whom, why[kind], ranks);
     PMPI_Add_error_string(scope.code, text);
 }
 

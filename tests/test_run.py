@@ -14,6 +14,7 @@ import pandas as pd
 import psutil
 import pytest
 
+import ringside
 from ringside import mpi, processes
 from ringside.__main__ import main
 from ringside.watch import trace
@@ -574,6 +575,24 @@ def test_messages_that_nobody_received_are_told_and_do_no_harm(run, tmp_path):
         "Ringside: sent and not received: 100 messages from rank 0 to rank 1 (tag 5), 1 message "
         "from rank 0 to rank 1 (tag 6, communicator 3), when the program ended."
     ]
+
+
+@pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL])
+def test_a_rank_that_crashes_as_mpiexec_ends_it_is_no_news(tmp_path, number):
+    """MPICH's abort returns, and who returned from it crashes: the status is that of the abort."""
+    helper = Path(ringside.__file__).with_name("rank.py")
+    crash = "import os; print(os.getpid(), flush=True); os.kill(os.getpid(), 11)"
+    command = [sys.executable, "-I", "-S", helper, tmp_path, "", sys.executable, "-c", crash]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        pid = int(launcher.stdout.readline())
+        deadline = time.monotonic() + 10
+        while processes.alive(pid) and time.monotonic() < deadline:
+            time.sleep(0.005)
+        if number:
+            launcher.send_signal(number)
+        launcher.wait(10)
+    ended = [path.read_text().split()[1] for path in tmp_path.glob("ended-*")]
+    assert ended == ([] if number else [str(int(signal.SIGSEGV))])
 
 
 # The root of a broadcast is through before the others are asked for it, and here they never are.

@@ -156,6 +156,16 @@ def test_a_message_that_a_forgotten_request_has_is_told(view, receive):
     assert "already" not in str(stuck(view, f"if rank == 1: comm.{receive}"))
 
 
+def test_a_receive_that_was_begun_rightly_and_taken_out_is_told_of(view):
+    view.execute("x = np.zeros(1)\nif rank == 1: q = comm.Irecv(x, 0, 21)").get()
+    verdict = stuck(view, "if rank == 2: comm.Recv(x, 3, 22)")
+    assert "What rank 1 had begun and not completed was taken out, too: begin it" in str(verdict)
+    with pytest.raises(Exception, match="an earlier cell had begun was taken out") as caught:
+        view.execute("if rank == 1: q.Wait()").get()
+    assert "(nobody is left who could help): begin it anew" in str(caught.value)
+    assert "had begun" not in str(stuck(view, "if rank == 2: comm.Recv(x, 3, 22)"))
+
+
 def test_a_message_that_the_stuck_call_itself_has_is_no_forgotten_one(view):
     code = "x, y = np.zeros(1), np.zeros(1)\nif rank == 0: comm.Send(x, 1, 17)\nelif rank == 1:\n"
     for order in (1, -1):

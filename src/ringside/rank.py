@@ -17,6 +17,7 @@ RANK_VARIABLES = ("PMIX_RANK", "PMI_RANK", "OMPI_COMM_WORLD_RANK", "SLURM_PROCID
 FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
 CANNOT_START = 127
+ABORT_LIMIT = 0.5  # seconds in which mpiexec ends a rank that has aborted
 
 
 def main() -> None:
@@ -36,7 +37,11 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     _, status = os.waitpid(pid, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    _note(directory, f"ended-{pid}", f"{rank} {status} {time.monotonic()}")
+    ended = time.monotonic()
+    # MPICH's abort returns, and the rank crashes while mpiexec is about to end it: no news then.
+    if os.WIFSIGNALED(status) and signal.sigtimedwait(numbers, ABORT_LIMIT):
+        os._exit(128 + os.WTERMSIG(status))
+    _note(directory, f"ended-{pid}", f"{rank} {status} {ended}")
     if os.path.exists(os.path.join(directory, "end")):
         os._exit(0)  # `ringside run` has ended it; there is nothing for mpiexec to tell
     if os.WIFSIGNALED(status):

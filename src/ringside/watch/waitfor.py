@@ -82,7 +82,7 @@ def verdict(report: dict) -> Verdict:
         kind=report["kind"],
         cause=cause,
         ranks=stuck,
-        sentences=(headline, *lines, *advice, _outcome(report)),
+        sentences=(headline, *lines, *advice, *_begun(report, stuck), _outcome(report)),
         edges=arrows,
         report=report,
     )
@@ -180,6 +180,14 @@ def _unwaited(state: dict) -> str:
             )
             return f"Rank {state['rank']} has {messages}{peer}{tag} already: {took}."
     return ""
+
+
+def _begun(report: dict, stuck: tuple[int, ...]) -> list[str]:
+    """What becomes of requests of ranks that are not stuck."""
+    ranks = [s["rank"] for s in report["states"] if s["posted"] and s["rank"] not in stuck]
+    if not ranks:
+        return []
+    return [f"What {in_words(ranks)} had begun and not completed was taken out, too: begin it anew."]
 
 
 def _left_over(message: dict) -> str:
