@@ -690,7 +690,7 @@ def test_chosen_ranks_only_and_silent_ranks_say_so():
     assert [(line[0], line[2]) for line in messages(ax)] == [(0, 1)]
     assert collection(ax, "stubs") == [], "a message to a hidden rank is not a lost one"
     notes = [(t.get_text(), t.get_position()[1]) for t in ax.texts if "no MPI call" in t.get_text()]
-    assert notes == [("no MPI call", 2)]
+    assert notes == [("no MPI call recorded", 2)]
 
 
 def test_run_without_events_says_so():

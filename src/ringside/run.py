@@ -39,6 +39,7 @@ MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer sh
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/\S*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) ")
+_SOURCES = (".c", ".cc", ".cpp", ".cxx", ".f", ".f90", ".F90", ".f08")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
 
@@ -137,6 +138,8 @@ def _program(command: list[str]) -> list[str]:
         return command
     if os.sep not in name and here.is_file() and os.access(here, os.X_OK):
         return [f".{os.sep}{name}", *command[1:]]
+    if here.suffix in _SOURCES and here.is_file():
+        raise RunError(f"{name} is a source: compile it first, and run what comes of it")
     if here.is_file():
         raise RunError(
             f"{name} is not executable: chmod +x {shlex.quote(name)}, or name what runs it"
@@ -545,7 +548,7 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
     from ringside.watch import trace
 
     events = trace.table(directory, notes)
-    _doubts(events, notes)
+    _doubts(events, notes, directory)
     try:
         if plan.events:
             trace.write_csv(events, plan.events)
@@ -573,12 +576,18 @@ def _write_timeline(events, path: Path, ranks: int) -> None:
     pyplot.close(axes.get_figure())
 
 
-def _doubts(events, notes: list[dict]) -> None:
+def _doubts(events, notes: list[dict], directory: Path) -> None:
     """What the files do not show, so that nobody takes them for the whole."""
     if not notes:
         _say(
             "Ringside: no MPI call was seen: the program does not begin MPI, or it carries an MPI "
             "library within itself (linked statically)."
+        )
+    done = [list(directory.glob(f"done-*-{note['pid']}")) for note in notes]
+    if not all(done) and not _report(directory):
+        _say(
+            "Ringside: the call in which a rank was when it was ended is not in the files: of each "
+            "rank they have the calls that had ended."
         )
     if events.attrs["lost"]:
         _say(

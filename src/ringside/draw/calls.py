@@ -151,7 +151,9 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
     if not calls:
         where = f" of {rank_words(rows)}" if ranks is not None and rows else ""
         ax.set(xticks=[], yticks=[] if not rows else range(len(rows)))
-        ax.text(0.5, 0.5, "no MPI call", ha="center", transform=ax.transAxes, fontsize=FONT)
+        ax.text(
+            0.5, 0.5, "no MPI call recorded", ha="center", transform=ax.transAxes, fontsize=FONT
+        )
         return finish(ax, f"No MPI call{where} was recorded, so there is nothing to see.", 30)
 
     first = min(row.start for row in calls)  # the picture's time begins there
@@ -171,7 +173,7 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
     legend(ax, handles + more_handles, labels + more_labels, 4)
     silent = set(rows) - {row.rank for row in calls}
     for rank in silent:
-        ax.text(0, level[rank], "no MPI call", va="center", fontsize=FONT - 1, color=INK)
+        ax.text(0, level[rank], "no MPI call recorded", va="center", fontsize=FONT - 1, color=INK)
     broken = any(message.end is None for message in shown) or not shown
     parts = [_blocked_words(calls, span, broken), _message_words(shown, calls)]
     found = sentence("; ".join(filter(None, parts)))

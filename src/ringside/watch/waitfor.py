@@ -187,7 +187,9 @@ def _begun(report: dict, stuck: tuple[int, ...]) -> list[str]:
     ranks = [s["rank"] for s in report["states"] if s["posted"] and s["rank"] not in stuck]
     if not ranks:
         return []
-    return [f"What {in_words(ranks)} had begun and not completed was taken out, too: begin it anew."]
+    return [
+        f"What {in_words(ranks)} had begun and not completed was taken out, too: begin it anew."
+    ]
 
 
 def _left_over(message: dict) -> str:
