@@ -37,12 +37,12 @@ def main() -> None:
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     _, status = os.waitpid(pid, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    ended = time.monotonic()
+    ended, told = time.monotonic(), os.path.exists(os.path.join(directory, "end"))
     # MPICH's abort returns, and the rank crashes while mpiexec is about to end it: no news then.
-    if os.WIFSIGNALED(status) and signal.sigtimedwait(numbers, ABORT_LIMIT):
+    if not told and os.WIFSIGNALED(status) and signal.sigtimedwait(numbers, ABORT_LIMIT):
         os._exit(128 + os.WTERMSIG(status))
     _note(directory, f"ended-{pid}", f"{rank} {status} {ended}")
-    if os.path.exists(os.path.join(directory, "end")):
+    if told:
         os._exit(0)  # `ringside run` has ended it; there is nothing for mpiexec to tell
     if os.WIFSIGNALED(status):
         _die_of(os.WTERMSIG(status))
