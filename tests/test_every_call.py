@@ -109,7 +109,8 @@ def aborted(program: Path, directory: Path) -> None:
     """Ranks that end themselves by MPI_Abort are ended; MPICH's goes on until its launcher does."""
     done = mpirun(2, "env", f"LD_PRELOAD={SCOPE}", program, directory, "MPI_Init", "MPI_Abort")
     assert done.returncode != 0
-    assert any("called MPI_Abort" in (directory / f"rank-{r}").read_text() for r in range(2))
+    # Who comes later may find no time to write a word.
+    assert any("called MPI_Abort" in path.read_text() for path in directory.glob("rank-*"))
 
 
 def test_no_function_of_the_scope_is_left_out(runs, program, tmp_path):
