@@ -166,6 +166,17 @@ def test_a_receive_that_was_begun_rightly_and_taken_out_is_told_of(view):
     assert "had begun" not in str(stuck(view, "if rank == 2: comm.Recv(x, 3, 22)"))
 
 
+def test_a_thread_that_waits_for_what_was_taken_out_says_so(view):
+    """No verdict is there to be told in its cell: the error must not be lost with the thread."""
+    view.execute("x = np.zeros(1)\nif rank == 1: q = comm.Irecv(x, 0, 23)").get()
+    stuck(view, "if rank == 2: comm.Recv(x, 3, 24)")
+    thread = "import threading\nt = threading.Thread(target=q.Wait)\nt.start()\nt.join()"
+    done = view.execute(f"if rank == 1:\n    exec({thread!r})")
+    done.get()
+    done.wait_for_output(5)
+    assert any("begin it anew" in text for text in done.stderr), done.stderr
+
+
 def test_a_message_that_the_stuck_call_itself_has_is_no_forgotten_one(view):
     code = "x, y = np.zeros(1), np.zeros(1)\nif rank == 0: comm.Send(x, 1, 17)\nelif rank == 1:\n"
     for order in (1, -1):

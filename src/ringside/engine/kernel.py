@@ -92,7 +92,7 @@ class RingsideKernel(IPythonParallelKernel):
         "scope_request",
     ]
     running = False
-    lost_thread = False  # a verdict has ended one of the cell's own
+    lost_thread = None  # the error with which a verdict ended one of the cell's own
     _cell = 0
     _began = datetime.min.replace(tzinfo=UTC)  # of the cell that runs, or of the last one
 
@@ -143,7 +143,7 @@ class RingsideKernel(IPythonParallelKernel):
         self._cell += 1
         self._began = datetime.now(UTC)
         self.shell.shown = self.shell.cause = None
-        self.lost_thread = False
+        self.lost_thread = None
         scope.busy(True)
         self.running = True
 
@@ -173,10 +173,12 @@ class RingsideKernel(IPythonParallelKernel):
         if end["partly"]:
             print(*in_lines(waitfor.partly(end["partly"])), sep="\n", file=sys.stderr)
         if not end["broken"]:
+            if self.lost_thread is not None:  # by what an earlier verdict had taken out
+                print(self.lost_thread, file=sys.stderr)
             return reply
         if reply["status"] == "ok" and end["report"] and end["report"]["kind"] in waitfor.JUDGED:
             verdict = waitfor.verdict(end["report"])
-            if not end["raised"] or self.lost_thread:
+            if not end["raised"] or self.lost_thread is not None:
                 text = f"{PREFIX} {verdict.sentences[0]}"
                 reply = reply | self._error(method, verdict.kind.capitalize(), text)
             elif self.engine_id == min(verdict.ranks, default=0):
@@ -292,7 +294,7 @@ def _count_threads(kernel: RingsideKernel) -> None:
         except Exception as error:
             if not (kernel.running and str(error).startswith(PREFIX)):
                 raise
-            kernel.lost_thread = True  # nobody asks for its error: the cell ends with the verdict
+            kernel.lost_thread = error  # nobody asks for it: the cell ends with the verdict
         finally:
             of_cells.discard(threading.get_ident())
             scope.thread(-1)
