@@ -586,8 +586,8 @@ def _doubts(events, notes: list[dict], directory: Path) -> None:
     done = [list(directory.glob(f"done-*-{note['pid']}")) for note in notes]
     if not all(done) and not _report(directory):
         _say(
-            "Ringside: the call in which a rank was when it was ended is not in the files: of each "
-            "rank they have the calls that had ended."
+            "Ringside: not all ranks came to the end of MPI_Finalize: a call that had not ended "
+            "when its rank did is not in the files."
         )
     if events.attrs["lost"]:
         _say(
