@@ -193,7 +193,7 @@ def _fault(cell, shown, verdict, text: str) -> str:
         first = re.search(cell.words[0], text).start()
         late = verdict is not None and -1 < text.find(verdict.sentences[0]) < first
         return "the error does not come first" if late else ""
-    if cell.truth in ("caught", "ended") and shown.error is None:
+    if cell.truth == "caught" and shown.error is None:
         # No rank raised anything at the end of its cell: the verdict is only printed.
         return "" if re.search(TOLD, text) else "the verdict is not told"
     if shown.error is None:
