@@ -1,18 +1,15 @@
 """Every case of the table ends as its truth says, and leaves the same ranks with MPI in order.
 
-Run as a program, this file is the notebook: it runs the table and writes a line of JSON a case.
+Run as a program, this file is the notebook: it reads the place of a case in the table, runs the
+case, and writes its outcome as a line of JSON.
 """
 
-import argparse
 import json
 import os
 import re
 import subprocess
 import sys
-import time
-import warnings
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -20,10 +17,8 @@ import cases
 import notebook
 import pytest
 
-LIMIT = 30.0  # seconds, after which a cell hangs
+LIMIT = 60.0  # seconds, after which a cell hangs, on a machine that others use as well
 LIMIT_LATER = 8.0  # once two have hung, as the run has failed already
-BUDGET = 270.0  # seconds for all; what is left then is told as not run
-LONGEST = 295.0  # seconds for a notebook of cases, its start and its end with them
 VERDICTS = {
     "deadlock": ("deadlock",),
     "starved": ("starved",),
@@ -58,10 +53,9 @@ def _check(expression, number):
     found.append(not comm.iprobe())
     return found
 '''
-CATEGORIES = tuple(dict.fromkeys(case.category for case in cases.TABLE))
 PLACES = range(len(cases.TABLE))
 # As nbval runs them: all but the slow ones in `make soak`, and a few of those where its way differs
-# most from a person's together with a person's.
+# most from a person's in `make test`.
 AS_NBVAL = [place for place in PLACES if not cases.TABLE[place].once]
 APART = ("errors in the middle", "after the break")
 SOME_AS_NBVAL = [place for place in AS_NBVAL if cases.TABLE[place].category in APART][::4]
@@ -82,12 +76,9 @@ FOUND = (
 class Outcome:
     """What became of a case; `fault` is empty where it is its truth."""
 
-    category: str
-    name: str
     expected: str
     fault: str
     shown: str
-    seconds: float
 
 
 # --------------------------------------------------------------------------- the notebook's side
@@ -117,15 +108,13 @@ class Table:
         self.begin()
 
     def run(self, case) -> Outcome:
-        begun = time.monotonic()
         try:
-            expected, fault, shown = self._run(case)
+            outcome = Outcome(*self._run(case))
         except Exception as error:  # the run goes on with new ranks
-            expected, fault, shown = "", f"{type(error).__name__}: {error}", ""
-        if fault:
+            outcome = Outcome("", f"{type(error).__name__}: {error}", "")
+        if outcome.fault:
             self.renew()
-        seconds = time.monotonic() - begun
-        return Outcome(case.category, case.name, expected, fault, shown, round(seconds, 2))
+        return outcome
 
     def _run(self, case):
         self._set_quiet(cases.QUIET if case.quiet else 20.0)
@@ -213,105 +202,101 @@ def _fault(cell, shown, verdict, text: str) -> str:
 
 
 def main() -> None:
-    """Run the cases whose category and name hold the given text; one JSON line each."""
-    parser = argparse.ArgumentParser(description=main.__doc__)
-    parser.add_argument("outcomes", help="the file to write to")
-    parser.add_argument("-k", default="", help="only cases whose category/name match this")
-    parser.add_argument("--places", type=int, nargs="*", default=PLACES, help="only these")
-    parser.add_argument("--off", action="store_true", help="without the scope: correct ones only")
-    arguments = parser.parse_args()
-    outcomes = open(arguments.outcomes, "w")
-    table, begun = Table(), time.monotonic()
-    for place in arguments.places:
-        case = cases.TABLE[place]
-        if not re.search(arguments.k, f"{case.category}/{case.name}"):
-            continue
-        if arguments.off:
-            if case.truth != "right":
-                continue
-            table.notebook.cluster.switch(False)
-        if time.monotonic() - begun > BUDGET:
-            outcome = Outcome(case.category, case.name, case.truth, "not run: no time left", "", 0)
-        else:
-            outcome = table.run(case)
+    """Run each case whose place comes on standard input, and write what became of it."""
+    outcomes = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)  # whatever else this process or its ranks print is no outcome
+    table = Table()
+    for line in sys.stdin:
+        outcome = table.run(cases.TABLE[int(line)])
         print(json.dumps(asdict(outcome)), file=outcomes, flush=True)
 
 
 # ------------------------------------------------------------------------------- the tests' side
 
 
-@pytest.mark.parametrize("half", [0, pytest.param(1, marks=pytest.mark.long)])
-@pytest.mark.parametrize("first", range(0, len(CATEGORIES), 5))
-def test_every_case_ends_as_its_truth_says(cluster, tmp_path, request, first, half):
-    """In two interactive notebooks at once, and some in a third one as nbval runs them."""
-    some = CATEGORIES[first : first + 5]
-    places = [place for place in PLACES[half::2] if cases.TABLE[place].category in some]
-    runs = [Run(tmp_path / f"person-{n}", places[n::2]) for n in range(2)]
-    if also := [place for place in SOME_AS_NBVAL if place in places]:
-        runs.append(Run(tmp_path / "nbval", also, notebook.as_nbval()))
-    see(runs, request)
+class Process:
+    """A notebook in a process of its own, with its files in an empty folder. It runs one case after
+    the other: each meets what the one before has left behind."""
+
+    def __init__(self, folder: Path, environment: dict[str, str]):
+        self.errors = folder / "errors"
+        with self.errors.open("w") as errors:
+            self.process = subprocess.Popen(
+                [sys.executable, __file__],
+                cwd=folder,
+                env=environment,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            )
+
+    def outcome(self, place: int) -> Outcome:
+        """What becomes of the case at this place."""
+        self.process.stdin.write(f"{place}\n")
+        self.process.stdin.flush()
+        line = self.process.stdout.readline()
+        assert line, f"the notebook has ended: {self.errors.read_text()[-3000:]}"
+        return Outcome(**json.loads(line))
+
+    def end(self):
+        """Its ranks end with it."""
+        self.process.stdin.close()
+        self.process.wait(60)
+        self.process.stdout.close()
+
+
+@pytest.fixture(scope="session")
+def ways(tmp_path_factory):
+    """The notebooks by the way they are run, each begun when the first case asks for it."""
+    environments = {"a person": notebook.as_a_person, "nbval": notebook.as_nbval}
+    begun: dict[str, Process] = {}
+
+    def way(name: str) -> Process:
+        if name not in begun or begun[name].process.poll() is not None:
+            begun[name] = Process(tmp_path_factory.mktemp("cases"), environments[name]())
+        return begun[name]
+
+    yield way
+    for process in begun.values():
+        process.end()
+
+
+def over(places, *, long=frozenset()):
+    """The cases at these places as parameters: each of them can be selected by its name."""
+    return pytest.mark.parametrize(
+        "place",
+        [
+            pytest.param(
+                place,
+                marks=[pytest.mark.long] * (place in long),
+                id=f"{cases.TABLE[place].category}: {cases.TABLE[place].name}",
+            )
+            for place in places
+        ],
+    )
+
+
+@over(PLACES, long=PLACES[1::2])
+def test_case(ways, ipython_directory, place):
+    see(ways("a person").outcome(place))
+
+
+@over(SOME_AS_NBVAL)
+def test_case_as_nbval_runs_it(ways, ipython_directory, place):
+    see(ways("nbval").outcome(place))
 
 
 @pytest.mark.soak
-@pytest.mark.parametrize("first", range(2))
-def test_every_case_as_nbval_runs_it(tmp_path, request, first):
-    parts = AS_NBVAL[first::4], AS_NBVAL[first + 2 :: 4]
-    runs = [Run(tmp_path / str(n), part, notebook.as_nbval()) for n, part in enumerate(parts)]
-    see(runs, request)
+@over(sorted({*AS_NBVAL} - {*SOME_AS_NBVAL}))
+def test_every_case_as_nbval_runs_it(ways, ipython_directory, place):
+    see(ways("nbval").outcome(place))
 
 
-def see(runs: list["Run"], request) -> None:
-    """All end as they should. What fails once and then not is told as a warning: on a crowded
-    machine a rank may get no core for longer than a case allows."""
-    request.addfinalizer(lambda: [run.process.terminate() for run in runs])
-    for run in runs:
-        outcomes = run.outcomes()
-        assert len(outcomes) == len(run.places)
-        failed = [outcome for outcome in outcomes if outcome.fault]
-        if failed:
-            # All of them, in their order: what an earlier case leaves behind fails again.
-            names = {one.name for one in failed}
-            for other in runs:
-                other.process.wait(LONGEST)
-            again = Run(run.folder / "again", run.places, run.environment).outcomes()
-            twice = [one for one in again if one.fault and one.name in names]
-            assert not twice, "\n\n".join(
-                [f"{len(twice)} of {len(outcomes)} cases failed twice", *map(told, twice)]
-            )
-            warnings.warn("\n\n".join(["failed once", *map(told, failed)]), stacklevel=1)
-
-
-class Run:
-    """The cases at some places of the table in a notebook of their own, which has begun; its files
-    are in a folder."""
-
-    def __init__(self, folder: Path, places: Sequence[int], environment: dict | None = None):
-        self.folder, self.places = folder, places
-        self.environment = environment or notebook.as_a_person()
-        folder.mkdir(parents=True)
-        command = [sys.executable, __file__, "outcomes", "--places", *map(str, places)]
-        with open(folder / "errors", "w") as errors:
-            self.process = subprocess.Popen(
-                command, cwd=folder, env=self.environment, stdout=errors, stderr=errors
-            )
-
-    def outcomes(self) -> list[Outcome]:
-        """What came of it."""
-        try:
-            code = self.process.wait(LONGEST)
-        except subprocess.TimeoutExpired:
-            self.process.terminate()
-            raise
-        assert code == 0, (self.folder / "errors").read_text()[-3000:]
-        lines = (self.folder / "outcomes").read_text().splitlines()
-        return [Outcome(**json.loads(line)) for line in lines]
-
-
-def told(outcome: Outcome) -> str:
-    """A failed case to read: what was expected, what came, and the sentence."""
+def see(outcome: Outcome) -> None:
+    """It is as the truth of its case says."""
     shown = "\n".join(f"    | {line}" for line in outcome.shown.splitlines()[:12])
-    head = f"{outcome.category}: {outcome.name} ({outcome.seconds} s)"
-    return f"{head}\n    expected {outcome.expected}, got {outcome.fault}\n{shown}".rstrip()
+    assert not outcome.fault, f"expected {outcome.expected}, got {outcome.fault}\n{shown}"
 
 
 def test_the_table_is_large_and_mixed():
