@@ -3,6 +3,7 @@
 import os
 import shutil
 import signal
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -11,6 +12,33 @@ import pytest
 from ranks import SOURCES, TESTS, interposer, make
 
 from ringside import processes
+
+# -------------------------------------------------------------------------- what a run tells
+
+
+def pytest_collection_modifyitems(items):
+    """What depends on time has a second try, and nothing else has: no verdict, no data."""
+    for item in items:
+        if marker := item.get_closest_marker("timing"):
+            [why] = marker.args  # each says why
+            assert why
+            item.add_marker(pytest.mark.flaky(reruns=1))
+
+
+def pytest_terminal_summary(terminalreporter):
+    """What was not run, each with the command that makes it run; what failed once."""
+    tell, found = terminalreporter.write_line, terminalreporter.stats
+    reasons = Counter(report.longrepr[2] for report in found.get("skipped", []))
+    if reasons:
+        terminalreporter.section("NOT RUN")
+        for reason, tests in sorted(reasons.items()):
+            tell(f"{reason.removeprefix('Skipped: ').removeprefix('NOT RUN: ')} ({tests})")
+    terminalreporter.section("tests that depend on time")
+    once = [report.nodeid for report in found.get("rerun", [])]
+    tell(f"{len(once)} failed once and were run again{':' if once else ''}")
+    for name in once:
+        tell(f"  {name}")
+
 
 # Tests press Ctrl-C; a shell that starts pytest in the background has it ignored.
 signal.signal(signal.SIGINT, signal.default_int_handler)
