@@ -36,7 +36,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 # JupyterLab refuses to start as root unless told.
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
-.PHONY: help lab slurm my-lessons class slides docs test soak bench lessons screenshots exercises kernels
+.PHONY: help lab slurm my-lessons class slides docs check test soak bench lessons screenshots exercises kernels
 .PHONY: lint lock clean env
 
 help:
@@ -44,6 +44,7 @@ help:
 	@echo "              FRESH=1: new copies of the lessons; yours are kept beside them"
 	@echo "make slurm    JupyterLab at lesson 09, on a Slurm of four nodes on this machine"
 	@echo "make slides   a deck of each lesson, slides/build/index.html  (PDF=1: as PDF too)"
+	@echo "make check    a first look, in two minutes: lint and a few tests of each kind"
 	@echo "make test     lint, then the tests         (TESTARGS='-k ring')"
 	@echo "make soak     the long runs"
 	@echo "make bench    the bars, as ratios from one run"
@@ -112,6 +113,15 @@ slides: env
 
 test: lint kernels
 	$(INSIDE) "$(PY)" -m pytest $(TESTARGS)
+
+# A first look in two minutes: the house, the judge, a deadlock, a kernel, a lesson.
+CHECK = tests/test_house.py tests/test_judge.py \
+    tests/test_cluster.py::test_a_deadlock_ends_with_one_error_and_the_same_engines \
+    "tests/test_kernels.py::test_every_variant_on_every_ring[4]" \
+    "tests/test_lessons.py::test_runs_as_committed[00-the-cluster]"
+
+check: lint kernels
+	$(INSIDE) "$(PY)" -m pytest --durations=0 --durations-min=1 $(CHECK)
 
 # One soak test may take longer than the five minutes a test in `make test` has.
 soak: kernels

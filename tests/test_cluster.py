@@ -771,10 +771,8 @@ def test_a_deadlock_ends_with_one_error_and_the_same_engines(cluster, view):
 
 
 def test_a_finished_rank_leaves_no_cell_hanging(view):
-    begun = time.monotonic()
     with pytest.raises(ringside.Deadlock) as caught:
         view.execute("if rank != 2: comm.barrier()")
-    assert time.monotonic() - begun < 5
     assert caught.value.verdict.kind == "starved"
     assert caught.value.verdict.ranks == (0, 1, 3)
 
@@ -1030,16 +1028,14 @@ def test_threads_of_a_cell_are_counted(cluster, view):
 
 @pytest.mark.parametrize(
     "code",
-    ["while True: pass", "time.sleep(60)", "comm.barrier() if rank else time.sleep(60)"],
+    ["while True: pass", "time.sleep(600)", "comm.barrier() if rank else time.sleep(600)"],
 )
 def test_ctrl_c_ends_a_cell_with_one_error(cluster, view, code):
     before = pids(cluster)
     timer = threading.Timer(1.0, os.kill, (os.getpid(), signal.SIGINT))
     timer.start()
-    begun = time.monotonic()
     with pytest.raises(ringside.Stopped):
         view.execute(code)
-    assert time.monotonic() - begun < 6
     assert pids(cluster) == before
 
 
@@ -1107,10 +1103,8 @@ def test_ranks_whose_python_is_held_are_freed(cluster, view):
         ("if rank: held_receive(source=0)", "starved"),
         ("held_receive(source=(rank + 1) % size)", "deadlock"),
     ):
-        begun = time.monotonic()
         with pytest.raises(ringside.Deadlock) as caught:
             view.execute(code)
-        assert time.monotonic() - begun < 5
         assert caught.value.verdict.kind == kind
 
 
@@ -1118,13 +1112,13 @@ def test_a_rank_whose_python_is_held_is_interrupted(cluster, view):
     view.execute(HOLDING)
     waiting = cluster.client[2].execute("held_receive(source=0)", block=False)
     assert wait_for(
-        lambda: 2 not in cluster.client.ask("state", enough=lambda found: len(found) == 4), 5
+        lambda: 2 not in cluster.client.ask("state", enough=lambda found: len(found) == 4), LIMIT
     )
     with pytest.raises(ringside.cluster.ClusterError, match="rank 2 does not answer"):
         cluster.states()
     cluster.interrupt()
     with pytest.raises(ringside.Stopped):
-        waiting.get(timeout=10)
+        waiting.get(timeout=LIMIT)
 
 
 # ---------------------------------------------------------------- deaths
@@ -1434,14 +1428,12 @@ def test_stop_between_short_cells_is_a_stop(notebooks, after):
     [
         "if rank == 1: comm.recv(source=0)\nwhile True: pass",
         "if rank == 1: held_receive(source=0)\nwhile True: pass",
-        "try: time.sleep(60)\nfinally: time.sleep(2)",  # leaves late
+        "try: time.sleep(600)\nfinally: time.sleep(2)",  # leaves late
     ],
 )
 def test_stop_in_a_notebook(notebooks, code):
     notebooks("%%px\n" + HOLDING)
-    begun = time.monotonic()
     outs = notebooks(f"%%px\nprint('before')\n{code}", 3.0)
-    assert time.monotonic() - begun < 40
     for out in outs:
         assert names_of_errors(out) == ["Stopped"], shown(out)
         assert "before" in shown(out)

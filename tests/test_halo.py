@@ -391,11 +391,10 @@ broken = ctypes.c_int.in_dll(front, "broken")
 for number, method in {cases}:
     comm.Barrier()
     broken.value = number
-    start = time.monotonic()
     try:
         kernels.halo(comm, method, 100_000, 2)
     except MPI.Exception as error:
-        tell(method, error.Get_error_class() == MPI.ERR_OTHER, time.monotonic() - start < 5)
+        tell(method, error.Get_error_class() == MPI.ERR_OTHER)
     incoming = np.full((6, 9), -1.0)
     try:
         kernels.halo_exchange(comm, method, np.ones((6, 9)), incoming)
@@ -405,5 +404,5 @@ for number, method in {cases}:
     comm.Barrier()
     tell(len(kernels.halo(comm, method, 10_000, 2)))
 """
-    expected = "".join(f"{method} True True\nTrue\n2\n" for _, method in cases)
+    expected = "".join(f"{method} True\nTrue\n2\n" for _, method in cases)
     assert python(2, tmp_path, program) == [expected] * 2

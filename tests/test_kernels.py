@@ -578,18 +578,17 @@ tell(number("sends").value)
 for broken, variant in [("break_isend", "overlap"), ("break_wait", "separated_waits")]:
     comm.Barrier()
     number(broken).value = 1
-    start = time.monotonic()
     try:
         kernels.ring(comm, variant, 1_000_000, 2)
     except MPI.Exception as error:
-        tell(error.Get_error_class() == MPI.ERR_OTHER, time.monotonic() - start < 5)
+        tell(error.Get_error_class() == MPI.ERR_OTHER)
     number(broken).value = 0
     comm.Barrier()
     tell(len(kernels.ring(comm, variant, 1_000_000, 2)))
 maps = Path("/proc/self/maps").read_text().split()
 tell(len({{word for word in maps if "/libmpi.so" in word}}))
 """
-    assert python(2, tmp_path, program) == ["5\nTrue True\n2\nTrue True\n2\n1\n"] * 2
+    assert python(2, tmp_path, program) == ["5\nTrue\n2\nTrue\n2\n1\n"] * 2
 
 
 @pytest.mark.skipif(

@@ -13,6 +13,7 @@ from ringside.errors import CampaignError
 from ringside.watch.network import checked
 
 LATENCY = 0.2  # seconds: long against whatever a crowded machine does
+LIMIT = 60  # seconds for anything else
 BANDWIDTH = 1e7  # bytes a second
 LARGE = 2_000_000  # bytes: 0.2 s, and never eager
 
@@ -43,6 +44,10 @@ def send(buffer, source, dest):
         comm.Recv(got, source)
         return float(got[0]), float(got[-1])
 """
+
+
+# They hold a time against a longer one, which a rank that gets no core exceeds as well.
+in_time = pytest.mark.timing("what is played takes parts of a second, and shall not take twice that")
 
 
 @pytest.fixture
@@ -93,10 +98,11 @@ def test_a_call_whose_message_is_on_the_network_is_named(lens):
 
 
 def test_within_a_node_nothing_is_delayed(lens):
-    lens.network(5 * LATENCY, BANDWIDTH, nodes=2)
-    assert run(lens, "send, large, 0, 1")[1][0] < 5 * LATENCY
-    assert run(lens, "send, small, 1, 2")[2][0] >= 5 * LATENCY
-    assert run(lens, "send, small, 2, 3")[3][0] < 5 * LATENCY
+    lens.network(LIMIT, BANDWIDTH, nodes=2)
+    assert run(lens, "send, large, 0, 1")[1][0] < LIMIT
+    assert run(lens, "send, small, 2, 3")[3][0] < LIMIT
+    lens.network(LATENCY, BANDWIDTH, nodes=2)
+    assert run(lens, "send, small, 1, 2")[2][0] >= LATENCY
 
 
 # Each rank of two gets one message of the other: what it got, and how long it took.
@@ -229,12 +235,14 @@ def too_long():
             return error.Get_error_class() == MPI.ERR_TRUNCATE
 """
     ).get()
+    lens.network(LIMIT, BANDWIDTH)
+    assert max(took for took, _ in run(lens, "nobody")) < LIMIT
     lens.network(LATENCY, BANDWIDTH)
-    assert max(took for took, _ in run(lens, "nobody")) < 5
     assert run(lens, "too_long")[1][1] is True
     assert run(lens, "send, large, 0, 1")[1][1] == (1.0, 1.0)
 
 
+@in_time
 def test_a_way_is_taken_by_one_message_at_a_time(lens):
     """Three ranks send to one at once: the last message is there after three times."""
     lens.view.execute(
@@ -275,6 +283,7 @@ def exchange(work, tests):
 """
 
 
+@in_time
 def test_a_message_travels_while_its_ranks_compute(lens):
     lens.view.execute(OVERLAP).get()
     lens.network(LATENCY, BANDWIDTH)
@@ -283,6 +292,7 @@ def test_a_message_travels_while_its_ranks_compute(lens):
     assert work <= took < work + message
 
 
+@in_time
 def test_without_progress_only_tests_help(lens):
     lens.view.execute(OVERLAP).get()
     lens.network(LATENCY, BANDWIDTH, progress=False)
@@ -293,6 +303,7 @@ def test_without_progress_only_tests_help(lens):
     assert took < work + message
 
 
+@in_time
 def test_without_progress_a_small_message_needs_no_help(lens):
     lens.network(LATENCY, BANDWIDTH, progress=False)
     lens.view.execute(
@@ -370,16 +381,15 @@ def test_a_rank_whose_message_is_on_its_way_is_not_stuck(lens):
 
 
 def test_stop_frees_who_waits_for_a_message_on_its_way(lens):
-    lens.network(10.0, BANDWIDTH)
-    begun = time.monotonic()
+    lens.network(600.0, BANDWIDTH)
     result = lens.view.apply_async(eval, "timed(send, large, 0, 1)", Reference("globals()"))
-    deadline = begun + 5
-    while lens.states()[1]["call"] != "MPI_Recv" and time.monotonic() < deadline:
+    deadline = time.monotonic() + LIMIT
+    while lens.states()[1]["call"] != "MPI_Recv":
+        assert time.monotonic() < deadline
         time.sleep(0.01)
     lens.interrupt()
     with pytest.raises(Exception, match=r"(?i)stopped|left"):
-        result.get(timeout=8)
-    assert time.monotonic() - begun < 9
+        result.get(timeout=LIMIT)
     lens.network(None)
     assert run(lens, "send, large, 0, 1")[1][1] == (1.0, 1.0)
 

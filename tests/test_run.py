@@ -238,10 +238,8 @@ int main(int argc, char **argv) {
 )
 def test_threads_count_from_their_beginning_to_their_end(run, tmp_path, what, status):
     compile_c(THREADS, tmp_path / "threads", "-pthread")
-    begun = time.monotonic()
     done = run(1, "./threads", what)
-    assert done.returncode == status, done.stderr
-    assert time.monotonic() - begun < 15  # what is only suspected takes 20 s
+    assert done.returncode == status, done.stderr  # that of what is only suspected is 122
 
 
 @pytest.fixture(scope="module")
@@ -399,10 +397,8 @@ def test_a_rank_of_python_that_raises_while_others_wait(run, tmp_path):
 
 
 def test_a_loop_of_tests_is_suspected_after_the_quiet_that_was_asked_for(run, program):
-    begun = time.monotonic()
     done = run(2, "--quiet", "2", program, "test")
     assert done.returncode == 122
-    assert time.monotonic() - begun < 20
     assert sum("MPI_Test" in line and "program.c" in line for line in lines(done.stderr)) == 2
 
 
@@ -497,12 +493,10 @@ def test_the_ranks_are_ended_where_mpiexec_does_not_see_that_one_has_gone(
 ):
     """As MPICH's does now and then: the others would wait for ever."""
     blind = tmp_path / "mpiexec"
-    blind.write_text(f'#!/bin/sh\n{shlex.quote(str(mpi.mpiexec()))} "$@"\nexec sleep 600\n')
+    blind.write_text(f'#!/bin/sh\n{shlex.quote(str(mpi.mpiexec()))} "$@"\nexec sleep 6000\n')
     blind.chmod(0o755)
     monkeypatch.setattr(mpi, "mpiexec", lambda: blind)
-    begun = time.monotonic()
-    assert main(["run", "-n", "4", str(program), "exit"]) == 3
-    assert time.monotonic() - begun < 60  # it would be 600
+    assert main(["run", "-n", "4", str(program), "exit"]) == 3  # else after 6000 s
     assert "rank 2 ended without MPI_Finalize, with exit status 3" in capfd.readouterr().err
 
 
