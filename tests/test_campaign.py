@@ -452,7 +452,10 @@ def test_the_example_is_sound():
     assert tables.Point("ring", "separated_waits", 4, 40_000_000) in plan.points
 
 
-def test_between_nodes_only_what_can_be_there_is_measured():
+def test_between_nodes_only_what_can_be_there_is_measured(tmp_path, monkeypatch):
+    sbatch = tmp_path / "sbatch"  # that there is one is asked
+    sbatch.touch(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     entry = {"kernel": "halo", "ranks": [8], "nodes": [1, 2], "bytes": [8]}
     plan = sweeps.plan({"source": "slurm", "sweep": [entry]})
     near, far = ({p.variant for p in plan.points if p.nodes == nodes} for nodes in (1, 2))

@@ -47,7 +47,9 @@ def send(buffer, source, dest):
 
 
 # They hold a time against a longer one, which a rank that gets no core exceeds as well.
-in_time = pytest.mark.timing("what is played takes parts of a second, and shall not take twice that")
+in_time = pytest.mark.timing(
+    "what is played takes parts of a second, and shall not take twice that"
+)
 
 
 @pytest.fixture

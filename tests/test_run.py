@@ -13,6 +13,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
+from ranks import left_in_shared_memory
 
 import ringside
 from ringside import mpi, processes
@@ -573,6 +574,7 @@ def test_messages_that_nobody_received_are_told_and_do_no_harm(run, tmp_path):
     ]
 
 
+@pytest.mark.timing("mpiexec has half a second to end a rank that has crashed")
 @pytest.mark.parametrize("number", [None, signal.SIGTERM, signal.SIGKILL])
 def test_a_rank_that_crashes_as_mpiexec_ends_it_is_no_news(tmp_path, number):
     """MPICH's abort returns, and who returned from it crashes: the status is that of the abort."""
@@ -821,11 +823,10 @@ def test_a_handler_of_the_programs_own_hears_of_an_error_once(run, program):
 
 
 def test_no_shared_memory_is_left_where_the_library_ends_the_program(run, program):
-    before = set(Path("/dev/shm").iterdir())
+    before = left_in_shared_memory()
     done = run(4, program, "abort")
     assert done.returncode == 5, done.stderr
-    left = {str(path) for path in set(Path("/dev/shm").iterdir()) - before}
-    assert not left - processes.shared_memory(processes.everyone())
+    assert not left_in_shared_memory() - before
 
 
 def test_nothing_outlives_a_run_that_is_killed(program, tmp_path):

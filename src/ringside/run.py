@@ -38,7 +38,7 @@ MANY_RANKS = 32  # beyond which a verdict speaks of the stuck ones only
 MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer shapes
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-_LIBRARY = re.compile(r"=> (/\S*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) ")
+_LIBRARY = re.compile(r"=> (/.*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) \(")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".f", ".f90", ".F90", ".f08")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
