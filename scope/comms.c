@@ -1,8 +1,10 @@
 /* Communicators: those there are, their making and their freeing. See scope.h. */
+#define _GNU_SOURCE
 #include "scope.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- those there are ---- */
 
@@ -905,21 +907,76 @@ void scope_compared(const struct report *reports) {
 
 /* ---- begin and end ---- */
 
-/* The scope's own thread talks to the other ranks while the program's computes. */
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+/* The scope's own thread talks to the other ranks while the program's computes: so the library is
+ * asked for more than the program asked for, and the program hears of what it would have got. */
+static const char *const levels[] = {[MPI_THREAD_SINGLE] = "MPI_THREAD_SINGLE",
+                                     [MPI_THREAD_FUNNELED] = "MPI_THREAD_FUNNELED",
+                                     [MPI_THREAD_SERIALIZED] = "MPI_THREAD_SERIALIZED",
+                                     [MPI_THREAD_MULTIPLE] = "MPI_THREAD_MULTIPLE"};
+enum { UNTOLD = -1 };
+static int level = UNTOLD; /* the program's; UNTOLD: the library's own is the program's */
+
+/* Open MPI's variable stands above what a program asks for, MPICH's is for MPI_Init alone. */
+static int wished(int required, bool plain) {
+#ifdef OPEN_MPI
+    const char *given = getenv("OMPI_MPI_THREAD_LEVEL");
+    (void)plain;
+    unsetenv("OMPI_MPI_THREAD_LEVEL");
+#else
+    const char *given = plain ? getenv("MPIR_CVAR_DEFAULT_THREAD_LEVEL") : NULL;
+#endif
+    for (int i = 0; given && i <= MPI_THREAD_MULTIPLE; i++)
+        if (strcasecmp(given, levels[i]) == 0 || (*given == '0' + i && !given[1]))
+            return i;
+    return required;
+}
+
+static int begin(int *argc, char ***argv, int required, int *provided) {
+    const bool known = required >= MPI_THREAD_SINGLE && required <= MPI_THREAD_MULTIPLE;
     scope_outside_before();
-    const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
-    if (!err && *provided == MPI_THREAD_MULTIPLE)
+    int got = required;
+    const int err = PMPI_Init_thread(argc, argv, known ? MPI_THREAD_MULTIPLE : required, &got);
+    if (err)
+        return err;
+    level = known && required < got ? required : UNTOLD;
+    *provided = level == UNTOLD ? got : level;
+    if (got == MPI_THREAD_MULTIPLE)
         scope_start();
-    if (!err)
-        scope_outside_begin(required);
-    return err;
+#ifdef OPEN_MPI
+    if (level != UNTOLD)
+        PMPI_Info_set(MPI_INFO_ENV, "thread_level", levels[level]);
+#endif
+    scope_outside_begin(*provided);
+    return MPI_SUCCESS;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    if (!provided) /* the library says what is wrong */
+        return PMPI_Init_thread(argc, argv, required, provided);
+    return begin(argc, argv, wished(required, false), provided);
 }
 
 int MPI_Init(int *argc, char ***argv) {
     int provided;
-    return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
+    return begin(argc, argv, wished(MPI_THREAD_SINGLE, true), &provided);
 }
+
+int MPI_Query_thread(int *provided) {
+    const int err = PMPI_Query_thread(provided);
+    if (!err && level != UNTOLD)
+        *provided = level;
+    return err;
+}
+
+#if HAS_MPI_4 && defined MPICH_VERSION
+/* MPICH tells the process's level here; Open MPI the session's own. */
+int MPI_Session_get_info(MPI_Session session, MPI_Info *info) {
+    const int err = PMPI_Session_get_info(session, info);
+    if (!err && level != UNTOLD)
+        PMPI_Info_set(*info, "thread_level", levels[level]);
+    return err;
+}
+#endif
 
 /* Waits, without a message of its own, until the last round has found all ranks here. Nobody is
  * broken out of it: who was broken out of another call comes here yet. */
