@@ -11,7 +11,7 @@
 /* ---- places ---- */
 
 static uint64_t mix(uint64_t hash, uint64_t value) {
-    hash = (hash ^ value) * 0x9E3779B97F4A7C15u;
+    hash = ((hash ^ value) + 1) * 0x9E3779B97F4A7C15u; /* 1 and 1 are no 0: it would weigh nothing */
     return hash ^ hash >> 29;
 }
 
@@ -251,10 +251,10 @@ static int end_blocking(struct call *call, struct comm *c, int err, MPI_Request 
     return scope_end(call, c, err);
 }
 
-static int end_nonblocking(struct call *call, struct comm *c, int err, MPI_Request request,
-                           int root, long long bytes) {
+static int end_nonblocking(struct call *call, struct comm *c, int err,
+                           const MPI_Request *request, int root, long long bytes) {
     call->silent = true;
-    const struct op *op = err ? NULL : scope_op_add(COLLECTIVE, request, c, ANY_PEER, 0, bytes);
+    const struct op *op = err ? NULL : scope_op_add(COLLECTIVE, *request, c, ANY_PEER, 0, bytes);
     scope_event(call, c, root == NO_ROOT ? ANY_PEER : c->world[root], ANY_LABEL, bytes,
                 op ? op->serial : 0);
     return scope_end(call, c, err);
@@ -490,13 +490,13 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
         return end_blocking(&call, c, err, &request, shown(c, ROOT), BYTES);                     \
     }                                                                                            \
     int MPI_##iname##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Request *request) {                  \
-        OBSERVE(iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))                        \
+        OBSERVE_GIVEN(request, iname, comm, PMPI_##iname##S(__VA_ARGS__, comm, request))         \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c, PMPI_##iname##S(__VA_ARGS__, comm, request));             \
         agree(c, scope_enter(c, CALL_##iname, agreed(c, ROOT)), ROOT, COUNT, TYPE,               \
               OPERATION, GIVEN, TAKEN);                                                          \
         const int err = begun(c, PMPI_##iname##S(__VA_ARGS__, c->shadow, request));              \
-        return end_nonblocking(&call, c, err, *request, shown(c, ROOT), BYTES);                  \
+        return end_nonblocking(&call, c, err, request, shown(c, ROOT), BYTES);                  \
     }
 
 COLLECTIVES(SERVE, , int, int)
@@ -518,10 +518,10 @@ int MPI_Barrier(MPI_Comm comm) {
 }
 
 int MPI_Ibarrier(MPI_Comm comm, MPI_Request *request) {
-    OBSERVE(Ibarrier, comm, PMPI_Ibarrier(comm, request))
+    OBSERVE_GIVEN(request, Ibarrier, comm, PMPI_Ibarrier(comm, request))
     scope_enter(c, CALL_Ibarrier, NO_ROOT);
     const int err = begun(c, PMPI_Ibarrier(c->shadow, request));
-    return end_nonblocking(&call, c, err, *request, NO_ROOT, 0);
+    return end_nonblocking(&call, c, err, request, NO_ROOT, 0);
 }
 
 /* ---- persistent collectives ---- */
@@ -552,7 +552,8 @@ static int initialized(struct call *call, struct comm *c, int err, int name,
                    PARAMETERS, ...)                                                              \
     int MPI_##name##_init##S(STRIP PARAMETERS, MPI_Comm comm, MPI_Info info,                     \
                              MPI_Request *request) {                                             \
-        OBSERVE(name##_init, comm, PMPI_##name##_init##S(__VA_ARGS__, comm, info, request))      \
+        OBSERVE_GIVEN(request, name##_init, comm,                                                \
+                      PMPI_##name##_init##S(__VA_ARGS__, comm, info, request))                   \
         if (ROOT != NO_ROOT && !valid_root(c, ROOT))                                             \
             return scope_end(&call, c,                                                           \
                              PMPI_##name##_init##S(__VA_ARGS__, comm, info, request));           \
@@ -569,7 +570,7 @@ COLLECTIVES(INITIALIZE, _c, MPI_Count, MPI_Aint)
 #endif
 
 int MPI_Barrier_init(MPI_Comm comm, MPI_Info info, MPI_Request *request) {
-    OBSERVE(Barrier_init, comm, PMPI_Barrier_init(comm, info, request))
+    OBSERVE_GIVEN(request, Barrier_init, comm, PMPI_Barrier_init(comm, info, request))
     scope_enter(c, CALL_Barrier_init, NO_ROOT);
     const int err = begun(c, PMPI_Barrier_init(c->shadow, info, request));
     return initialized(&call, c, err, CALL_Barrier_init, request, 0);

@@ -1,8 +1,10 @@
 /* Communicators: those there are, their making and their freeing. See scope.h. */
+#define _GNU_SOURCE
 #include "scope.h"
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 /* ---- those there are ---- */
 
@@ -298,9 +300,9 @@ void scope_unhide(void) {
     }
 }
 
-#define CREATE(name, DETAIL, PARAMETERS, made, ...)                                              \
+#define CREATE(name, GIVEN, DETAIL, PARAMETERS, made, ...)                                       \
     int MPI_##name(STRIP PARAMETERS) {                                                           \
-        OBSERVE(name, comm, PMPI_##name(__VA_ARGS__))                                            \
+        OBSERVE_GIVEN(made && (GIVEN), name, comm, PMPI_##name(__VA_ARGS__))                     \
         scope_enter(c, CALL_##name, NO_ROOT)->detail = DETAIL;                                   \
         note_hidden(&call, c);                                                                   \
         int err = scope_gate(&call, c);                                                          \
@@ -322,33 +324,33 @@ static uint64_t grid(int ndims, const int dims[], const int periods[]) {
     return detail;
 }
 
-CREATE(Comm_dup, 0, (MPI_Comm comm, MPI_Comm *made), made, comm, made)
-CREATE(Comm_dup_with_info, 0, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), made, comm, info,
+CREATE(Comm_dup, true, 0, (MPI_Comm comm, MPI_Comm *made), made, comm, made)
+CREATE(Comm_dup_with_info, true, 0, (MPI_Comm comm, MPI_Info info, MPI_Comm *made), made, comm, info,
        made)
-CREATE(Comm_split, 0, (MPI_Comm comm, int color, int key, MPI_Comm *made), made, comm, color, key,
+CREATE(Comm_split, true, 0, (MPI_Comm comm, int color, int key, MPI_Comm *made), made, comm, color, key,
        made)
-CREATE(Comm_split_type, 0, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), made,
+CREATE(Comm_split_type, true, 0, (MPI_Comm comm, int type, int key, MPI_Info info, MPI_Comm *made), made,
        comm, type, key, info, made)
-CREATE(Cart_create, grid(ndims, dims, periods),
+CREATE(Cart_create, HAS_MANY(ndims, dims) && HAS_MANY(ndims, periods), grid(ndims, dims, periods),
        (MPI_Comm comm, int ndims, const int dims[], const int periods[], int reorder,
         MPI_Comm *made),
        made, comm, ndims, dims, periods, reorder, made)
-CREATE(Cart_sub, 0, (MPI_Comm comm, const int remain[], MPI_Comm *made), made, comm, remain, made)
-CREATE(Graph_create, (uint64_t)nnodes,
+CREATE(Cart_sub, true, 0, (MPI_Comm comm, const int remain[], MPI_Comm *made), made, comm, remain, made)
+CREATE(Graph_create, true, (uint64_t)nnodes,
        (MPI_Comm comm, int nnodes, const int index[], const int edges[], int reorder,
         MPI_Comm *made),
        made, comm, nnodes, index, edges, reorder, made)
-CREATE(Dist_graph_create, 0,
+CREATE(Dist_graph_create, true, 0,
        (MPI_Comm comm, int n, const int sources[], const int degrees[], const int destinations[],
         const int weights[], MPI_Info info, int reorder, MPI_Comm *made),
        made, comm, n, sources, degrees, destinations, weights, info, reorder, made)
-CREATE(Dist_graph_create_adjacent, 0,
+CREATE(Dist_graph_create_adjacent, true, 0,
        (MPI_Comm comm, int indegree, const int sources[], const int sourceweights[],
         int outdegree, const int destinations[], const int destweights[], MPI_Info info,
         int reorder, MPI_Comm *made),
        made, comm, indegree, sources, sourceweights, outdegree, destinations, destweights, info,
        reorder, made)
-CREATE(Intercomm_merge, 0, (MPI_Comm comm, int high, MPI_Comm *made), made, comm, high, made)
+CREATE(Intercomm_merge, true, 0, (MPI_Comm comm, int high, MPI_Comm *made), made, comm, high, made)
 
 /* A shadow that is made as a duplicate would take the program's attributes with it: their copy
  * callbacks are the scope's, which ask the program's own for its own communicators only. */
@@ -570,7 +572,7 @@ int scope_join_idup(struct comm *c, int index, MPI_Request *request, void **scra
 }
 
 int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
-    OBSERVE(Comm_idup, comm, PMPI_Comm_idup(comm, made, request))
+    OBSERVE_GIVEN(made && request, Comm_idup, comm, PMPI_Comm_idup(comm, made, request))
     if (c->remote) { /* its number would have to cross to the other group */
         scope_unjudged("MPI_Comm_idup of an intercommunicator");
         return scope_end(&call, c, PMPI_Comm_idup(comm, made, request));
@@ -580,7 +582,8 @@ int MPI_Comm_idup(MPI_Comm comm, MPI_Comm *made, MPI_Request *request) {
 
 #if HAS_MPI_4
 int MPI_Comm_idup_with_info(MPI_Comm comm, MPI_Info info, MPI_Comm *made, MPI_Request *request) {
-    OBSERVE(Comm_idup_with_info, comm, PMPI_Comm_idup_with_info(comm, info, made, request))
+    OBSERVE_GIVEN(made && request, Comm_idup_with_info, comm,
+                  PMPI_Comm_idup_with_info(comm, info, made, request))
     if (c->remote) {
         scope_unjudged("MPI_Comm_idup_with_info of an intercommunicator");
         return scope_end(&call, c, PMPI_Comm_idup_with_info(comm, info, made, request));
@@ -602,9 +605,23 @@ static struct comm *group_meeting(MPI_Group group, int number) {
     return place;
 }
 
+/* A group that is not the communicator's the library refuses, on whoever gives it. */
+static bool fits(MPI_Group group, const struct comm *c) {
+    int n = 0, *world = NULL;
+    bool all = group != MPI_GROUP_NULL && scope_world_ranks(group, &world, &n);
+    for (int i = 0; i < n && all; i++) {
+        bool found = false;
+        for (int m = 0; m < c->size && !found; m++)
+            found = c->world[m] == world[i];
+        all = found;
+    }
+    free(world);
+    return all;
+}
+
 /* Those of a group have to mean the same group: they meet by themselves before all do. */
 int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made) {
-    OBSERVE(Comm_create, comm, PMPI_Comm_create(comm, group, made))
+    OBSERVE_GIVEN(made && fits(group, c), Comm_create, comm, PMPI_Comm_create(comm, group, made))
     int rank = MPI_UNDEFINED, err = MPI_SUCCESS;
     PMPI_Group_rank(group, &rank);
     struct comm *place = rank == MPI_UNDEFINED || c->remote
@@ -629,7 +646,8 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made) {
 
 /* Collective over the group alone: the others are not there to meet. */
 int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *made) {
-    OBSERVE(Comm_create_group, comm, PMPI_Comm_create_group(comm, group, tag, made))
+    OBSERVE_GIVEN(made && fits(group, c), Comm_create_group, comm,
+                  PMPI_Comm_create_group(comm, group, tag, made))
     struct comm *place = group_meeting(group, scope_hash(c->number, tag));
     int err = MPI_SUCCESS;
     if (place) {
@@ -649,8 +667,8 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *mad
 #if HAS_MPI_4
 int MPI_Comm_create_from_group(MPI_Group group, const char *tag, MPI_Info info,
                                MPI_Errhandler handler, MPI_Comm *made) {
-    OBSERVE(Comm_create_from_group, MPI_COMM_WORLD,
-            PMPI_Comm_create_from_group(group, tag, info, handler, made))
+    OBSERVE_GIVEN(tag && made, Comm_create_from_group, MPI_COMM_WORLD,
+                  PMPI_Comm_create_from_group(group, tag, info, handler, made))
     int number = 1;
     for (const char *letter = tag; *letter; letter++)
         number = scope_hash(number, *letter);
@@ -675,8 +693,8 @@ int MPI_Comm_create_from_group(MPI_Group group, const char *tag, MPI_Info info,
 /* Two groups meet: each by itself, then their leaders, then each by itself again. */
 int MPI_Intercomm_create(MPI_Comm comm, int leader, MPI_Comm peers, int remote, int tag,
                          MPI_Comm *made) {
-    OBSERVE(Intercomm_create, comm,
-            PMPI_Intercomm_create(comm, leader, peers, remote, tag, made))
+    OBSERVE_GIVEN(made, Intercomm_create, comm,
+                  PMPI_Intercomm_create(comm, leader, peers, remote, tag, made))
     scope_enter(c, CALL_Intercomm_create, NO_ROOT);
     int err = scope_gate(&call, c);
     if (!err && c->rank == leader) {
@@ -784,7 +802,7 @@ void scope_finish_comms(void) {
 /* While the scope steps aside, or in another call's course: it is to be forgotten as well. */
 static int free_unseen(MPI_Comm *comm, int (*freeing)(MPI_Comm *)) {
     scope_lock();
-    struct comm *c = scope_comm(*comm);
+    struct comm *c = comm ? scope_comm(*comm) : NULL;
     const bool known = c && c != WORLD && *comm != MPI_COMM_SELF;
     int err = MPI_SUCCESS;
     if (known && c->gone) /* by a copy of its handle */
@@ -812,7 +830,8 @@ static int await_idups(struct call *call, const struct comm *c) {
 
 /* Freeing waits for nobody else. */
 int MPI_Comm_free(MPI_Comm *comm) {
-    OBSERVE(Comm_free, *comm, free_unseen(comm, PMPI_Comm_free))
+    OBSERVE_GIVEN(comm, Comm_free, comm ? *comm : MPI_COMM_WORLD,
+                  free_unseen(comm, PMPI_Comm_free))
     if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF) /* the library says why not */
         return scope_end(&call, c, PMPI_Comm_free(comm));
     const int err = await_idups(&call, c);
@@ -852,7 +871,8 @@ static int until_complete(struct call *call, const struct comm *c) {
 }
 
 int MPI_Comm_disconnect(MPI_Comm *comm) {
-    OBSERVE(Comm_disconnect, *comm, free_unseen(comm, PMPI_Comm_disconnect))
+    OBSERVE_GIVEN(comm, Comm_disconnect, comm ? *comm : MPI_COMM_WORLD,
+                  free_unseen(comm, PMPI_Comm_disconnect))
     if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF)
         return scope_end(&call, c, PMPI_Comm_disconnect(comm));
     int err = until_complete(&call, c);
@@ -905,21 +925,76 @@ void scope_compared(const struct report *reports) {
 
 /* ---- begin and end ---- */
 
-/* The scope's own thread talks to the other ranks while the program's computes. */
-int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+/* The scope's own thread talks to the other ranks while the program's computes: so the library is
+ * asked for more than the program asked for, and the program hears of what it would have got. */
+static const char *const levels[] = {[MPI_THREAD_SINGLE] = "MPI_THREAD_SINGLE",
+                                     [MPI_THREAD_FUNNELED] = "MPI_THREAD_FUNNELED",
+                                     [MPI_THREAD_SERIALIZED] = "MPI_THREAD_SERIALIZED",
+                                     [MPI_THREAD_MULTIPLE] = "MPI_THREAD_MULTIPLE"};
+enum { UNTOLD = -1 };
+static int level = UNTOLD; /* the program's; UNTOLD: the library's own is the program's */
+
+/* Open MPI's variable stands above what a program asks for, MPICH's is for MPI_Init alone. */
+static int wished(int required, bool plain) {
+#ifdef OPEN_MPI
+    const char *given = getenv("OMPI_MPI_THREAD_LEVEL");
+    (void)plain;
+    unsetenv("OMPI_MPI_THREAD_LEVEL");
+#else
+    const char *given = plain ? getenv("MPIR_CVAR_DEFAULT_THREAD_LEVEL") : NULL;
+#endif
+    for (int i = 0; given && i <= MPI_THREAD_MULTIPLE; i++)
+        if (strcasecmp(given, levels[i]) == 0 || (*given == '0' + i && !given[1]))
+            return i;
+    return required;
+}
+
+static int begin(int *argc, char ***argv, int required, int *provided) {
+    const bool known = required >= MPI_THREAD_SINGLE && required <= MPI_THREAD_MULTIPLE;
     scope_outside_before();
-    const int err = PMPI_Init_thread(argc, argv, MPI_THREAD_MULTIPLE, provided);
-    if (!err && *provided == MPI_THREAD_MULTIPLE)
+    int got = required;
+    const int err = PMPI_Init_thread(argc, argv, known ? MPI_THREAD_MULTIPLE : required, &got);
+    if (err)
+        return err;
+    level = known && required < got ? required : UNTOLD;
+    *provided = level == UNTOLD ? got : level;
+    if (got == MPI_THREAD_MULTIPLE)
         scope_start();
-    if (!err)
-        scope_outside_begin(required);
-    return err;
+#ifdef OPEN_MPI
+    if (level != UNTOLD)
+        PMPI_Info_set(MPI_INFO_ENV, "thread_level", levels[level]);
+#endif
+    scope_outside_begin(*provided);
+    return MPI_SUCCESS;
+}
+
+int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
+    if (!provided) /* the library says what is wrong */
+        return PMPI_Init_thread(argc, argv, required, provided);
+    return begin(argc, argv, wished(required, false), provided);
 }
 
 int MPI_Init(int *argc, char ***argv) {
     int provided;
-    return MPI_Init_thread(argc, argv, MPI_THREAD_SINGLE, &provided);
+    return begin(argc, argv, wished(MPI_THREAD_SINGLE, true), &provided);
 }
+
+int MPI_Query_thread(int *provided) {
+    const int err = PMPI_Query_thread(provided);
+    if (!err && level != UNTOLD)
+        *provided = level;
+    return err;
+}
+
+#if HAS_MPI_4 && defined MPICH_VERSION
+/* MPICH tells the process's level here; Open MPI the session's own. */
+int MPI_Session_get_info(MPI_Session session, MPI_Info *info) {
+    const int err = PMPI_Session_get_info(session, info);
+    if (!err && level != UNTOLD)
+        PMPI_Info_set(*info, "thread_level", levels[level]);
+    return err;
+}
+#endif
 
 /* Waits, without a message of its own, until the last round has found all ranks here. Nobody is
  * broken out of it: who was broken out of another call comes here yet. */

@@ -49,7 +49,7 @@ void scope_finish_files(void) {
 }
 
 int MPI_File_open(MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_File *file) {
-    OBSERVE(File_open, comm, PMPI_File_open(comm, name, mode, info, file))
+    OBSERVE_GIVEN(name && file, File_open, comm, PMPI_File_open(comm, name, mode, info, file))
     const bool fits = !c->remote;
     int err = MPI_SUCCESS, number = 0;
     if (fits) {
@@ -71,7 +71,7 @@ int MPI_File_open(MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_
 /* While the scope steps aside. */
 static int close_unseen(MPI_File *file) {
     scope_lock();
-    struct file *f = find(*file);
+    struct file *f = file ? find(*file) : NULL;
     if (f)
         forget_file(f);
     scope_unlock();
@@ -79,7 +79,9 @@ static int close_unseen(MPI_File *file) {
 }
 
 /* The ranks of the file meet. Files that the scope does not know are left alone. */
-static int meet(struct call *call, const struct file *f, uint64_t detail) {
+static int meet(struct call *call, MPI_File file, const struct file *f, uint64_t detail) {
+    if (!f && file == MPI_FILE_NULL)
+        return MPI_SUCCESS; /* the library says what is wrong */
     if (!f) {
         scope_unjudged("a file opened while the scope stepped aside");
         return MPI_SUCCESS;
@@ -94,10 +96,10 @@ static int end(struct call *call, struct comm *c, const struct file *f, int err)
 }
 
 int MPI_File_close(MPI_File *file) {
-    OBSERVE(File_close, MPI_COMM_WORLD, close_unseen(file))
+    OBSERVE_GIVEN(file, File_close, MPI_COMM_WORLD, close_unseen(file))
     struct file *f = find(*file);
     struct comm *place = f ? f->place : c;
-    int err = meet(&call, f, 0);
+    int err = meet(&call, *file, f, 0);
     if (!err) {
         scope_step_alone(&call);
         err = PMPI_File_close(file);
@@ -114,7 +116,7 @@ int MPI_File_close(MPI_File *file) {
     int MPI_##name##S(MPI_File file, STRIP PARAMETERS) {                                         \
         OBSERVE(name, MPI_COMM_WORLD, PMPI_##name##S(file, __VA_ARGS__))                         \
         const struct file *f = find(file);                                                       \
-        int err = meet(&call, f, DETAIL);                                                        \
+        int err = meet(&call, file, f, DETAIL);                                                        \
         if (!err) {                                                                              \
             scope_step_alone(&call);                                                             \
             err = PMPI_##name##S(file, __VA_ARGS__);                                             \
@@ -135,7 +137,7 @@ TOGETHER(File_seek_shared, , (uint64_t)offset, (MPI_Offset offset, int whence), 
 int MPI_File_sync(MPI_File file) {
     OBSERVE(File_sync, MPI_COMM_WORLD, PMPI_File_sync(file))
     const struct file *f = find(file);
-    int err = meet(&call, f, 0);
+    int err = meet(&call, file, f, 0);
     if (!err) {
         scope_step_alone(&call);
         err = PMPI_File_sync(file);

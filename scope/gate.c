@@ -358,7 +358,8 @@ static int detach_plain(struct detach *d) {
 }
 
 int MPI_Buffer_detach(void *buffer, int *size) {
-    OBSERVE(Buffer_detach, MPI_COMM_WORLD, PMPI_Buffer_detach(buffer, size))
+    OBSERVE_GIVEN(buffer && size, Buffer_detach, MPI_COMM_WORLD,
+                  PMPI_Buffer_detach(buffer, size))
     MPI_Count large = 0;
     const struct detach d = {.library = detach_plain};
     const int err = serve_detach(&call, c, d, buffer, &large);
@@ -370,7 +371,8 @@ int MPI_Buffer_detach(void *buffer, int *size) {
 static int detach_large(struct detach *d) { return PMPI_Buffer_detach_c(&d->buffer, &d->size); }
 
 int MPI_Buffer_detach_c(void *buffer, MPI_Count *size) {
-    OBSERVE(Buffer_detach, MPI_COMM_WORLD, PMPI_Buffer_detach_c(buffer, size))
+    OBSERVE_GIVEN(buffer && size, Buffer_detach, MPI_COMM_WORLD,
+                  PMPI_Buffer_detach_c(buffer, size))
     return serve_detach(&call, c, (struct detach){.library = detach_large}, buffer, size);
 }
 #endif
@@ -388,7 +390,8 @@ static int flush(struct detach *d) {
 static int flush_comm(struct detach *d) { return PMPI_Comm_flush_buffer(d->comm); }
 
 int MPI_Comm_detach_buffer(MPI_Comm comm, void *buffer, int *size) {
-    OBSERVE(Comm_detach_buffer, comm, PMPI_Comm_detach_buffer(comm, buffer, size))
+    OBSERVE_GIVEN(buffer && size, Comm_detach_buffer, comm,
+                  PMPI_Comm_detach_buffer(comm, buffer, size))
     MPI_Count large = 0;
     const int err = serve_detach(
         &call, c, (struct detach){.library = detach_comm, .comm = comm}, buffer, &large);
@@ -397,7 +400,8 @@ int MPI_Comm_detach_buffer(MPI_Comm comm, void *buffer, int *size) {
 }
 
 int MPI_Comm_detach_buffer_c(MPI_Comm comm, void *buffer, MPI_Count *size) {
-    OBSERVE(Comm_detach_buffer, comm, PMPI_Comm_detach_buffer_c(comm, buffer, size))
+    OBSERVE_GIVEN(buffer && size, Comm_detach_buffer, comm,
+                  PMPI_Comm_detach_buffer_c(comm, buffer, size))
     return serve_detach(&call, c, (struct detach){.library = detach_comm, .comm = comm}, buffer,
                         size);
 }

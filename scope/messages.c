@@ -188,7 +188,7 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Status own = {0};
+    MPI_Status own = scope_status(status);
     int done = 0;
     int err = P(Irecv)(buf, count, type, source, tag, c->handle, &request);
     if (err)
@@ -211,7 +211,7 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
 #define RECEIVES(SUFFIX, COUNT)                                                                  \
     int MPI_Recv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,         \
                          MPI_Comm comm, MPI_Status *status) {                                    \
-        OBSERVE(Recv, comm,                                                          \
+        OBSERVE_GIVEN(HAS_STATUS(status), Recv, comm,                                            \
                 PMPI_Recv##SUFFIX(buf, count, type, source, tag, comm, status))                  \
         return serve_recv(&call, c, buf, count, type, source, tag, status);                      \
     }                                                                                            \
@@ -233,7 +233,7 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    MPI_Status statuses[2];
+    MPI_Status statuses[2] = {scope_status(status)};
     bool complete[2] = {false, false};
     int left = MPI_SUCCESS;
     int err = P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &requests[0]);
@@ -321,7 +321,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
                              int dest, int sendtag, void *recvbuf, COUNT recvcount,              \
                              MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,      \
                              MPI_Status *status) {                                               \
-        OBSERVE(Sendrecv, comm,                                                      \
+        OBSERVE_GIVEN(HAS_STATUS(status), Sendrecv, comm,                                        \
                 PMPI_Sendrecv##SUFFIX(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,      \
                                       recvcount, recvtype, source, recvtag, comm, status))       \
         return serve_sendrecv(&call, c, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,    \
@@ -330,7 +330,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
     int MPI_Sendrecv_replace##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int dest,        \
                                      int sendtag, int source, int recvtag, MPI_Comm comm,        \
                                      MPI_Status *status) {                                       \
-        OBSERVE(Sendrecv_replace, comm,                                              \
+        OBSERVE_GIVEN(HAS_STATUS(status), Sendrecv_replace, comm,                                \
                 PMPI_Sendrecv_replace##SUFFIX(buf, count, type, dest, sendtag, source, recvtag,  \
                                               comm, status))                                     \
         return serve_sendrecv_replace(&call, c, buf, count, type, dest, sendtag, source,         \
@@ -433,7 +433,7 @@ static int start(MPI_Request *request, struct op *op) {
 }
 
 int MPI_Start(MPI_Request *request) {
-    OBSERVE(Start, MPI_COMM_WORLD, PMPI_Start(request))
+    OBSERVE_GIVEN(request, Start, MPI_COMM_WORLD, PMPI_Start(request))
     struct op *op = scope_op_find(*request);
     const int err = start(request, op);
     if (!err)
@@ -444,7 +444,7 @@ int MPI_Start(MPI_Request *request) {
 }
 
 int MPI_Startall(int count, MPI_Request requests[]) {
-    OBSERVE(Startall, MPI_COMM_WORLD, PMPI_Startall(count, requests))
+    OBSERVE_GIVEN(HAS_MANY(count, requests), Startall, MPI_COMM_WORLD, PMPI_Startall(count, requests))
     int err = MPI_SUCCESS;
     for (int i = 0; i < count && !err; i++) {
         struct op *op = scope_op_find(requests[i]);
@@ -460,7 +460,7 @@ int MPI_Startall(int count, MPI_Request requests[]) {
 /* A receive that is freed while open still takes its message: the scope keeps the request, and frees
  * it when it has seen that. */
 int MPI_Request_free(MPI_Request *request) {
-    OBSERVE(Request_free, MPI_COMM_WORLD, PMPI_Request_free(request))
+    OBSERVE_GIVEN(request, Request_free, MPI_COMM_WORLD, PMPI_Request_free(request))
     struct op *op = scope_op_find(*request);
     MPI_Status status;
     int done = 0;
@@ -487,7 +487,7 @@ int MPI_Request_free(MPI_Request *request) {
 }
 
 int MPI_Cancel(MPI_Request *request) {
-    OBSERVE(Cancel, MPI_COMM_WORLD, PMPI_Cancel(request))
+    OBSERVE_GIVEN(request, Cancel, MPI_COMM_WORLD, PMPI_Cancel(request))
     struct op *op = scope_op_find(*request);
     if (op)
         op->cancelled = true;
@@ -602,7 +602,7 @@ static int serve_probe(struct call *call, struct comm *c, int source, int tag,
     if (wrong)
         return scope_end(call, c, wrong);
     const struct record probe = probe_of(c, source, tag);
-    MPI_Status own = {0};
+    MPI_Status own = scope_status(status);
     int found = 0, err;
     call->probe = &probe;
     call->n_probes = 1;
@@ -631,7 +631,7 @@ static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, 
     const int wrong = scope_check(call, c, source, tag, true);
     if (wrong)
         return scope_end(call, c, wrong);
-    MPI_Status own = {0};
+    MPI_Status own = scope_status(status);
     const int err = probe_once(c, source, tag, found, message, &own);
     if (err)
         return scope_end(call, c, err);
@@ -650,23 +650,26 @@ static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, 
 }
 
 int MPI_Probe(int source, int tag, MPI_Comm comm, MPI_Status *status) {
-    OBSERVE(Probe, comm, PMPI_Probe(source, tag, comm, status))
+    OBSERVE_GIVEN(HAS_STATUS(status), Probe, comm, PMPI_Probe(source, tag, comm, status))
     return serve_probe(&call, c, source, tag, NULL, status);
 }
 
 int MPI_Mprobe(int source, int tag, MPI_Comm comm, MPI_Message *message, MPI_Status *status) {
-    OBSERVE(Mprobe, comm, PMPI_Mprobe(source, tag, comm, message, status))
+    OBSERVE_GIVEN(message && HAS_STATUS(status), Mprobe, comm,
+                  PMPI_Mprobe(source, tag, comm, message, status))
     return serve_probe(&call, c, source, tag, message, status);
 }
 
 int MPI_Iprobe(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
-    OBSERVE(Iprobe, comm, PMPI_Iprobe(source, tag, comm, flag, status))
+    OBSERVE_GIVEN(flag && HAS_STATUS(status), Iprobe, comm,
+                  PMPI_Iprobe(source, tag, comm, flag, status))
     return serve_iprobe(&call, c, source, tag, flag, NULL, status);
 }
 
 int MPI_Improbe(int source, int tag, MPI_Comm comm, int *flag, MPI_Message *message,
                 MPI_Status *status) {
-    OBSERVE(Improbe, comm, PMPI_Improbe(source, tag, comm, flag, message, status))
+    OBSERVE_GIVEN(flag && message && HAS_STATUS(status), Improbe, comm,
+                  PMPI_Improbe(source, tag, comm, flag, message, status))
     return serve_iprobe(&call, c, source, tag, flag, message, status);
 }
 
@@ -699,10 +702,11 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
 #define MRECVS(SUFFIX, COUNT)                                                                    \
     int MPI_Mrecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message,       \
                           MPI_Status *status) {                                                  \
-        OBSERVE(Mrecv, MPI_COMM_WORLD, PMPI_Mrecv##SUFFIX(buf, count, type, message, status))    \
+        OBSERVE_GIVEN(message && HAS_STATUS(status), Mrecv, MPI_COMM_WORLD,                      \
+                      PMPI_Mrecv##SUFFIX(buf, count, type, message, status))                     \
         struct held was;                                                                         \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
-        MPI_Status own = {0};                                                                    \
+        MPI_Status own = scope_status(status);                                                   \
         begin_receive(*message, &was);                                                           \
         int err = was.dead ? scope.code                                                          \
                            : PMPI_Imrecv##SUFFIX(buf, count, type, message, &request);           \
@@ -722,7 +726,8 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
     }                                                                                            \
     int MPI_Imrecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message,      \
                            MPI_Request *request) {                                               \
-        OBSERVE(Imrecv, MPI_COMM_WORLD, PMPI_Imrecv##SUFFIX(buf, count, type, message, request)) \
+        OBSERVE_GIVEN(message && request, Imrecv, MPI_COMM_WORLD,                                \
+                      PMPI_Imrecv##SUFFIX(buf, count, type, message, request))                   \
         struct held was;                                                                         \
         begin_receive(*message, &was);                                                           \
         const int err = was.dead ? scope.code                                                    \
@@ -825,7 +830,7 @@ static int serve_isendrecv_replace(struct call *call, struct comm *c, void *buf,
                               int dest, int sendtag, void *recvbuf, COUNT recvcount,             \
                               MPI_Datatype recvtype, int source, int recvtag, MPI_Comm comm,     \
                               MPI_Request *request) {                                            \
-        OBSERVE(Isendrecv, comm,                                                                 \
+        OBSERVE_GIVEN(request, Isendrecv, comm,                                                                 \
                 PMPI_Isendrecv##SUFFIX(sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,     \
                                        recvcount, recvtype, source, recvtag, comm, request))     \
         return serve_isendrecv(&call, c, sendbuf, sendcount, sendtype, dest, sendtag, recvbuf,   \
@@ -834,7 +839,7 @@ static int serve_isendrecv_replace(struct call *call, struct comm *c, void *buf,
     int MPI_Isendrecv_replace##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int dest,       \
                                       int sendtag, int source, int recvtag, MPI_Comm comm,       \
                                       MPI_Request *request) {                                    \
-        OBSERVE(Isendrecv_replace, comm,                                                         \
+        OBSERVE_GIVEN(request, Isendrecv_replace, comm,                                                         \
                 PMPI_Isendrecv_replace##SUFFIX(buf, count, type, dest, sendtag, source, recvtag, \
                                                comm, request))                                   \
         return serve_isendrecv_replace(&call, c, buf, count, type, dest, sendtag, source,        \

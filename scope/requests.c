@@ -159,6 +159,7 @@ static int peek_parts(struct op *op, int *done, MPI_Status *status) {
         int complete = 1;
         if (op->part[i] == MPI_REQUEST_NULL)
             continue;
+        scope_empty_status(&one);
         const int err = PMPI_Test(&op->part[i], &complete, &one);
         if (complete && i == 0)
             op->status = one;
@@ -170,21 +171,22 @@ static int peek_parts(struct op *op, int *done, MPI_Status *status) {
     return MPI_SUCCESS;
 }
 
-/* MPICH (5.0.2) forgets the status of a persistent request when it is asked for it, and a later
- * MPI_Test gets an empty one: the first is kept. */
+/* MPICH (5.0.2) forgets the status of a persistent request when it is asked for it, and its error: a
+ * later MPI_Test gets an empty one. The first is kept. */
 int scope_peek(struct op *op, int *done, MPI_Status *status) {
     if (op->peeked) {
         *done = 1;
         *status = op->status;
-        return MPI_SUCCESS;
+        return op->failed;
     }
-    memset(status, 0, sizeof *status);
+    scope_empty_status(status);
     const int err = op->makes         ? scope_peek_idup(op, done)
                     : op->generalized ? peek_parts(op, done, status)
                                       : PMPI_Request_get_status(op->request, done, status);
-    if (err == MPI_SUCCESS && *done) {
+    if (*done && !(err && op->makes)) {
         op->peeked = true;
         op->status = *status;
+        op->failed = err;
         if (op->generalized)
             PMPI_Grequest_complete(op->request);
     }

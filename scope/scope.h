@@ -213,7 +213,7 @@ struct op {
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
     bool dead;      /* a break took it out: who waits for it is told so */
     bool freed;     /* by the program while it was open: the scope gives it back */
-    bool peeked;    /* `status` is what scope_peek saw */
+    bool peeked;    /* `status`, and `failed` if it is an error, is what scope_peek saw */
     bool given_up;    /* a persistent collective whose shadow a break left behind */
     bool generalized; /* its request is the scope's, complete when the parts are */
     bool makes;       /* a communicator */
@@ -221,6 +221,7 @@ struct op {
     void *given; /* memory that goes with it */
     struct lent *lent; /* of a nonblocking send, where exercises are checked */
     MPI_Status status;
+    int failed;
 };
 
 struct event {
@@ -363,6 +364,18 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
         break;                                                     \
     }
 
+/* The same for a call whose arguments the scope looks at: of one that is missing the library says so
+ * by itself. */
+#define OBSERVE_GIVEN(given, name, handle, forward)                \
+    OBSERVE(name, handle, forward)                                 \
+    if (!(given))                                                  \
+        return scope_end(&call, c, forward);
+
+/* NULL is a status only where it means that none is wanted. */
+#define HAS_STATUS(status) ((status) != NULL || MPI_STATUS_IGNORE == NULL)
+#define HAS_STATUSES(n, statuses) ((n) == 0 || (statuses) != NULL || MPI_STATUSES_IGNORE == NULL)
+#define HAS_MANY(n, of) ((n) == 0 || ((n) > 0 && (of) != NULL))
+
 #define STRIP(...) __VA_ARGS__
 
 /* For calls that take a request and no communicator. */
@@ -459,6 +472,9 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
 int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status);
 int scope_bury(MPI_Request *request, struct op *op);
 void scope_event_of(const struct call *call, const struct op *was);
+/* What the program's status holds: a library leaves alone what it does not fill in. */
+MPI_Status scope_status(const MPI_Status *given);
+void scope_empty_status(MPI_Status *status);
 void scope_copy_status(MPI_Status *to, const MPI_Status *from);
 long long scope_received(const MPI_Status *status);
 int scope_truncated(const struct comm *c, const MPI_Status *status, long long room);

@@ -1,17 +1,36 @@
 /* Waiting for requests, and testing them. See scope.h. */
 #include "scope.h"
 
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-/* The error field is the library's in calls on many requests, and nobody's in those on one. */
+/* A library writes the error field in some calls and leaves it alone in others: so does the scope. */
+enum { UNTOUCHED = INT_MIN + 37 };
+
+void scope_empty_status(MPI_Status *status) {
+    memset(status, 0, sizeof *status);
+    status->MPI_ERROR = UNTOUCHED;
+}
+
+MPI_Status scope_status(const MPI_Status *given) {
+    MPI_Status own;
+    scope_empty_status(&own);
+    return given == MPI_STATUS_IGNORE ? own : *given;
+}
+
+static MPI_Status *nth(MPI_Status statuses[], int i) {
+    return statuses == MPI_STATUSES_IGNORE ? MPI_STATUS_IGNORE : &statuses[i];
+}
+
 void scope_copy_status(MPI_Status *to, const MPI_Status *from) {
     if (to == MPI_STATUS_IGNORE)
         return;
     const int error = to->MPI_ERROR;
     *to = *from;
-    to->MPI_ERROR = error;
+    if (from->MPI_ERROR == UNTOUCHED)
+        to->MPI_ERROR = error;
 }
 
 long long scope_received(const MPI_Status *status) {
@@ -62,7 +81,6 @@ int scope_bury(MPI_Request *request, struct op *op) {
  * `was`: not one we know. */
 int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *was) {
     *was = (struct op){.peer = NO_PEER, .tag = ANY_LABEL, .kind = UNKNOWN};
-    memset(status, 0, sizeof *status);
     struct op *op = scope_op_find(*request);
     if (op && op->dead) {
         *done = 1;
@@ -81,7 +99,11 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
     if (!err && op && op->active && op->kind == RECV)
         err = scope_truncated(op->comm, status, op->bytes);
     if (op && op->peeked)
-        *status = op->status;
+        scope_copy_status(status, &op->status);
+    if (op && op->peeked && op->failed && !err) { /* the library told it when it was asked */
+        err = op->failed;
+        PMPI_Comm_call_errhandler(op->comm->handle, err);
+    }
     if (op && op->active) {
         scope_op_complete(op, status);
         scope_give_back(op);
@@ -139,13 +161,13 @@ static bool is_open(MPI_Request request) {
 }
 
 int MPI_Wait(MPI_Request *request, MPI_Status *status) {
-    OBSERVE(Wait, MPI_COMM_WORLD, PMPI_Wait(request, status))
+    OBSERVE_GIVEN(request && HAS_STATUS(status), Wait, MPI_COMM_WORLD, PMPI_Wait(request, status))
     if (*request == MPI_REQUEST_NULL) { /* an empty status is the library's own */
         scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);
         return scope_end(&call, c, PMPI_Wait(request, status));
     }
     struct op was;
-    MPI_Status own;
+    MPI_Status own = scope_status(status);
     int done = 0, err;
     call.requests = request;
     call.n_requests = 1;
@@ -164,13 +186,14 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
 }
 
 int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
-    OBSERVE(Test, MPI_COMM_WORLD, PMPI_Test(request, flag, status))
+    OBSERVE_GIVEN(request && flag && HAS_STATUS(status), Test, MPI_COMM_WORLD,
+                  PMPI_Test(request, flag, status))
     if (*request == MPI_REQUEST_NULL) {
         scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);
         return scope_end(&call, c, PMPI_Test(request, flag, status));
     }
     struct op was;
-    MPI_Status own;
+    MPI_Status own = scope_status(status);
     const bool open = is_open(*request);
     *flag = 0;
     const int err = scope_test(request, flag, &own, &was);
@@ -185,29 +208,38 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
     return scope_end(&call, was.comm ? was.comm : c, err);
 }
 
-/* The fields are set only where the call as a whole says so: then also those before are. */
-static int status_error(int *err, MPI_Status statuses[], int i, int failed) {
-    if (statuses != MPI_STATUSES_IGNORE && failed && *err == MPI_SUCCESS)
-        for (int k = 0; k < i; k++)
-            statuses[k].MPI_ERROR = MPI_SUCCESS;
+/* The error of one of many, in its status and in that of the call. `always`: else the fields are set
+ * only where the call as a whole says so, and then also those before are. */
+static void status_error(int *err, MPI_Status statuses[], int i, int failed, bool always) {
+    const bool first = failed && *err == MPI_SUCCESS;
     if (failed && *err != scope.code)
         *err = failed == scope.code ? failed : MPI_ERR_IN_STATUS;
-    if (statuses != MPI_STATUSES_IGNORE && *err != MPI_SUCCESS)
+    if (statuses == MPI_STATUSES_IGNORE)
+        return;
+    for (int k = 0; k < i && first; k++)
+        statuses[k].MPI_ERROR = MPI_SUCCESS;
+    if (*err || always)
         statuses[i].MPI_ERROR = failed;
-    return *err;
 }
+
+#ifdef MPICH_VERSION
+static const bool sets_fields = false; /* but in MPI_Waitall */
+static const bool tells_early = true;  /* of an error, though not all are complete */
+#else
+static const bool sets_fields = true;
+static const bool tells_early = false;
+#endif
 
 /* All have to be complete, so they are waited for one after the other. */
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
-    OBSERVE(Waitall, MPI_COMM_WORLD, PMPI_Waitall(count, requests, statuses))
-    if (count < 0) /* the library says what is wrong */
-        return scope_end(&call, c, PMPI_Waitall(count, requests, statuses));
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && HAS_STATUSES(count, statuses), Waitall,
+                  MPI_COMM_WORLD, PMPI_Waitall(count, requests, statuses))
     call.requests = requests;
     call.n_requests = count;
     int err = MPI_SUCCESS, left = MPI_SUCCESS, told = 0;
     for (int i = 0; i < count; i++) {
         struct op was;
-        MPI_Status own;
+        MPI_Status *const status = nth(statuses, i), own = scope_status(status);
         int done = 0, failed = MPI_SUCCESS;
         for (;;) {
             const struct op *op = left ? scope_op_find(requests[i]) : NULL;
@@ -222,9 +254,8 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
             continue;
         call.requests = requests + i + 1;
         call.n_requests = count - i - 1;
-        if (statuses != MPI_STATUSES_IGNORE)
-            scope_copy_status(&statuses[i], &own);
-        status_error(&err, statuses, i, failed);
+        scope_copy_status(status, &own);
+        status_error(&err, statuses, i, failed, true);
         if (was.serial) {
             scope_event_of(&call, &was);
             told++;
@@ -235,34 +266,49 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     return scope_end(&call, c, left ? left : err);
 }
 
+/* The errors of those that are complete, which stay their owner's. */
+static int partly_failed(int count, const MPI_Request requests[], MPI_Status statuses[]) {
+    for (int i = 0; i < count && statuses != MPI_STATUSES_IGNORE; i++) {
+        const struct op *op = scope_op_find(requests[i]);
+        const bool done = op ? op->peeked : requests[i] == MPI_REQUEST_NULL;
+        if (op && done)
+            scope_copy_status(&statuses[i], &op->status);
+        statuses[i].MPI_ERROR = !done ? MPI_ERR_PENDING : op ? op->failed : MPI_SUCCESS;
+    }
+    return MPI_ERR_IN_STATUS;
+}
+
 int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuses[]) {
-    OBSERVE(Testall, MPI_COMM_WORLD, PMPI_Testall(count, requests, flag, statuses))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && flag && HAS_STATUSES(count, statuses), Testall,
+                  MPI_COMM_WORLD, PMPI_Testall(count, requests, flag, statuses))
     int err = MPI_SUCCESS;
-    bool open = false;
+    bool open = false, wrong = false;
     *flag = 1;
-    for (int i = 0; i < count && *flag; i++) {
+    for (int i = 0; i < count && (*flag || tells_early); i++) {
         MPI_Status own;
         struct op *op = scope_op_find(requests[i]);
-        open = open || is_open(requests[i]);
-        if (is_open(requests[i]) && !(op && op->dead))
-            err = op ? scope_peek(op, flag, &own)
-                     : PMPI_Request_get_status(requests[i], flag, &own);
-        if (err)
-            return scope_end(&call, c, err);
-        *flag = *flag && !(op && scope.network && scope_held(op));
+        int done = 1, failed = MPI_SUCCESS;
+        if (is_open(requests[i]) && !(op && op->dead)) {
+            open = true;
+            failed = op ? scope_peek(op, &done, &own)
+                        : PMPI_Request_get_status(requests[i], &done, &own);
+        }
+        wrong = wrong || failed;
+        *flag = *flag && (done || failed) && !(op && scope.network && scope_held(op));
     }
+    if (wrong && !*flag && tells_early)
+        return scope_end(&call, c, partly_failed(count, requests, statuses));
     call.requests = requests;
     call.n_requests = count;
     if (open)
         scope_tested(&call, *flag);
     for (int i = 0; i < count && *flag; i++) {
         struct op was;
-        MPI_Status own;
+        MPI_Status *const status = nth(statuses, i), own = scope_status(status);
         int done = 0;
         const int failed = scope_test(&requests[i], &done, &own, &was);
-        if (statuses != MPI_STATUSES_IGNORE)
-            scope_copy_status(&statuses[i], &own);
-        status_error(&err, statuses, i, failed);
+        scope_copy_status(status, &own);
+        status_error(&err, statuses, i, failed, sets_fields);
         scope_event_of(&call, &was);
     }
     return scope_end(&call, c, err);
@@ -281,7 +327,6 @@ static bool test_open(MPI_Request *request, int *done, MPI_Status *status, struc
     }
     int which = 0;
     *was = (struct op){.peer = NO_PEER, .tag = ANY_LABEL, .kind = UNKNOWN};
-    memset(status, 0, sizeof *status);
     *err = PMPI_Testany(1, request, &which, done, status);
     *done = *done || *err;
     return !*done || *err || which != MPI_UNDEFINED;
@@ -295,7 +340,7 @@ static int test_any(struct call *call, int count, MPI_Request requests[], int *i
     *done = 0;
     for (int i = 0; i < count; i++) {
         struct op was;
-        MPI_Status own;
+        MPI_Status own = scope_status(status);
         int err = MPI_SUCCESS, complete = 0;
         if (!test_open(&requests[i], &complete, &own, &was, &err))
             continue;
@@ -317,7 +362,8 @@ static int test_any(struct call *call, int count, MPI_Request requests[], int *i
 }
 
 int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *status) {
-    OBSERVE(Waitany, MPI_COMM_WORLD, PMPI_Waitany(count, requests, index, status))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && index && HAS_STATUS(status), Waitany,
+                  MPI_COMM_WORLD, PMPI_Waitany(count, requests, index, status))
     int done = 0, err;
     call.requests = requests;
     call.n_requests = count;
@@ -337,7 +383,8 @@ int MPI_Waitany(int count, MPI_Request requests[], int *index, MPI_Status *statu
 }
 
 int MPI_Testany(int count, MPI_Request requests[], int *index, int *flag, MPI_Status *status) {
-    OBSERVE(Testany, MPI_COMM_WORLD, PMPI_Testany(count, requests, index, flag, status))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && index && flag && HAS_STATUS(status), Testany,
+                  MPI_COMM_WORLD, PMPI_Testany(count, requests, index, flag, status))
     *index = MPI_UNDEFINED;
     const int err = test_any(&call, count, requests, index, flag, status);
     call.requests = requests;
@@ -355,7 +402,7 @@ static int test_some(struct call *call, int count, MPI_Request requests[], int *
     *ready = 0;
     for (int i = 0; i < count; i++) {
         struct op was;
-        MPI_Status own;
+        MPI_Status *const status = nth(statuses, *ready), own = scope_status(status);
         int done = 0, failed = MPI_SUCCESS;
         if (!test_open(&requests[i], &done, &own, &was, &failed))
             continue;
@@ -363,9 +410,8 @@ static int test_some(struct call *call, int count, MPI_Request requests[], int *
         if (!done)
             continue;
         indices[*ready] = i;
-        if (statuses != MPI_STATUSES_IGNORE)
-            scope_copy_status(&statuses[*ready], &own);
-        status_error(&err, statuses, *ready, failed);
+        scope_copy_status(status, &own);
+        status_error(&err, statuses, *ready, failed, sets_fields);
         scope_event_of(call, &was);
         ++*ready;
     }
@@ -376,7 +422,10 @@ static int test_some(struct call *call, int count, MPI_Request requests[], int *
 
 int MPI_Waitsome(int count, MPI_Request requests[], int *ready, int indices[],
                  MPI_Status statuses[]) {
-    OBSERVE(Waitsome, MPI_COMM_WORLD, PMPI_Waitsome(count, requests, ready, indices, statuses))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && ready && HAS_MANY(count, indices) &&
+                      HAS_STATUSES(count, statuses),
+                  Waitsome, MPI_COMM_WORLD,
+                  PMPI_Waitsome(count, requests, ready, indices, statuses))
     int err;
     call.requests = requests;
     call.n_requests = count;
@@ -396,7 +445,10 @@ int MPI_Waitsome(int count, MPI_Request requests[], int *ready, int indices[],
 
 int MPI_Testsome(int count, MPI_Request requests[], int *ready, int indices[],
                  MPI_Status statuses[]) {
-    OBSERVE(Testsome, MPI_COMM_WORLD, PMPI_Testsome(count, requests, ready, indices, statuses))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && ready && HAS_MANY(count, indices) &&
+                      HAS_STATUSES(count, statuses),
+                  Testsome, MPI_COMM_WORLD,
+                  PMPI_Testsome(count, requests, ready, indices, statuses))
     const int err = test_some(&call, count, requests, ready, indices, statuses);
     call.requests = requests;
     call.n_requests = count;
@@ -420,10 +472,11 @@ static int look_at(MPI_Request request, int *done, MPI_Status *status) {
 }
 
 int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
-    OBSERVE(Request_get_status, MPI_COMM_WORLD, PMPI_Request_get_status(request, flag, status))
-    MPI_Status own;
+    OBSERVE_GIVEN(flag && HAS_STATUS(status), Request_get_status, MPI_COMM_WORLD,
+                  PMPI_Request_get_status(request, flag, status))
+    MPI_Status own = scope_status(status);
     const int err = look_at(request, flag, &own);
-    if (*flag && !err)
+    if (*flag)
         scope_copy_status(status, &own);
     call.requests = &request;
     call.n_requests = 1;
@@ -444,15 +497,16 @@ static bool is_known_open(MPI_Request request) {
 
 int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *flag,
                                MPI_Status statuses[]) {
-    OBSERVE(Request_get_status_all, MPI_COMM_WORLD,
-            PMPI_Request_get_status_all(count, requests, flag, statuses))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && flag && HAS_STATUSES(count, statuses),
+                  Request_get_status_all, MPI_COMM_WORLD,
+                  PMPI_Request_get_status_all(count, requests, flag, statuses))
     int err = MPI_SUCCESS;
     *flag = 1;
     for (int i = 0; i < count && *flag && !err; i++) {
-        MPI_Status own;
+        MPI_Status *const status = nth(statuses, i), own = scope_status(status);
         err = look_at(requests[i], flag, &own);
-        if (*flag && !err && statuses != MPI_STATUSES_IGNORE)
-            scope_copy_status(&statuses[i], &own);
+        if (*flag && !err)
+            scope_copy_status(status, &own);
     }
     call.requests = requests;
     call.n_requests = count;
@@ -463,14 +517,15 @@ int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *fla
 
 int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag,
                                MPI_Status *status) {
-    OBSERVE(Request_get_status_any, MPI_COMM_WORLD,
-            PMPI_Request_get_status_any(count, requests, index, flag, status))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && index && flag && HAS_STATUS(status),
+                  Request_get_status_any, MPI_COMM_WORLD,
+                  PMPI_Request_get_status_any(count, requests, index, flag, status))
     bool any = false;
     int err = MPI_SUCCESS;
     *flag = 0;
     *index = MPI_UNDEFINED;
     for (int i = 0; i < count && !*flag && !err; i++) {
-        MPI_Status own;
+        MPI_Status own = scope_status(status);
         if (!is_known_open(requests[i]))
             continue;
         any = true;
@@ -491,13 +546,15 @@ int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *ind
 
 int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *ready, int indices[],
                                 MPI_Status statuses[]) {
-    OBSERVE(Request_get_status_some, MPI_COMM_WORLD,
-            PMPI_Request_get_status_some(count, requests, ready, indices, statuses))
+    OBSERVE_GIVEN(HAS_MANY(count, requests) && ready && HAS_MANY(count, indices) &&
+                      HAS_STATUSES(count, statuses),
+                  Request_get_status_some, MPI_COMM_WORLD,
+                  PMPI_Request_get_status_some(count, requests, ready, indices, statuses))
     bool any = false;
     int err = MPI_SUCCESS;
     *ready = 0;
     for (int i = 0; i < count && !err; i++) {
-        MPI_Status own;
+        MPI_Status *const status = nth(statuses, *ready), own = scope_status(status);
         int done = 0;
         if (!is_known_open(requests[i]))
             continue;
@@ -506,8 +563,7 @@ int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *re
         if (!done || err)
             continue;
         indices[*ready] = i;
-        if (statuses != MPI_STATUSES_IGNORE)
-            scope_copy_status(&statuses[*ready], &own);
+        scope_copy_status(status, &own);
         ++*ready;
     }
     call.requests = requests;

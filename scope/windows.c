@@ -193,7 +193,8 @@ static int since(struct call *call, int err) {
     struct window *const w = find(handle);                                                       \
     int err = MPI_SUCCESS;                                                                       \
     if (!w) {                                                                                    \
-        scope_unjudged("a window made while the scope stepped aside");                           \
+        if (handle != MPI_WIN_NULL)                                                              \
+            scope_unjudged("a window made while the scope stepped aside");                       \
         scope_step_out(&call);                                                                   \
         err = forward;                                                                           \
         scope_step_in(&call);                                                                    \
@@ -206,7 +207,7 @@ static int since(struct call *call, int err) {
 /* Arguments that the library refuses are refused before anybody is waited for. */
 #define MAKE(name, S, FITS, PARAMETERS, ...)                                                     \
     int MPI_##name##S PARAMETERS {                                                               \
-        OBSERVE(name, comm, PMPI_##name##S(__VA_ARGS__))                                         \
+        OBSERVE_GIVEN(win, name, comm, PMPI_##name##S(__VA_ARGS__))                              \
         const bool fits = (FITS) && !c->remote;                                                  \
         int err = MPI_SUCCESS, number = 0;                                                       \
         if (fits) {                                                                              \
@@ -258,7 +259,7 @@ int MPI_Win_fence(int assertion, MPI_Win win) {
 /* While the scope steps aside. */
 static int free_unseen(MPI_Win *win) {
     scope_lock();
-    struct window *w = find(*win);
+    struct window *w = win ? find(*win) : NULL;
     if (w)
         forget_window(w);
     scope_unlock();
@@ -276,7 +277,7 @@ static bool can_be_freed(const struct window *w) {
 }
 
 int MPI_Win_free(MPI_Win *win) {
-    OBSERVE_WINDOW(Win_free, *win, free_unseen(win))
+    OBSERVE_WINDOW(Win_free, *(win ? win : &(MPI_Win){MPI_WIN_NULL}), free_unseen(win))
     struct comm *place = w->place;
     if (can_be_freed(w)) {
         scope_enter(place, CALL_Win_free, NO_ROOT);
@@ -377,6 +378,8 @@ int MPI_Win_wait(MPI_Win win) {
 /* It can only succeed when all have completed; until then it asks for one that has not. */
 int MPI_Win_test(MPI_Win win, int *flag) {
     OBSERVE_WINDOW(Win_test, win, PMPI_Win_test(win, flag))
+    if (!flag)
+        return scope_end(&call, c, PMPI_Win_test(win, flag));
     const int word = key(w, COMPLETES);
     while (!err && w->n_awaited > 0 && scope_token_there(w->awaited[w->n_awaited - 1], word))
         err = scope_await(&call, 1, &w->awaited[--w->n_awaited], word);
