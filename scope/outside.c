@@ -76,13 +76,14 @@ static void mark(const char *what) {
     put(path, "", 0);
 }
 
-/* Room for the events in a file of this rank; NULL: not outside, or no such directory here. */
+/* Room for the events in a file of this rank; NULL: not outside, or no such directory here, or the
+ * file is another's: ranks that do not know of each other may have all but the node in common. */
 void *scope_outside_room(size_t bytes) {
     char path[PATH_ROOM];
     if (!wanted())
         return NULL;
     name_of(path, "events", ".bin");
-    const int file = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+    const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (file < 0)
         return NULL;
     void *room = MAP_FAILED;
@@ -371,13 +372,18 @@ static void flush(void) {
         fortran(NULL);
 }
 
-/* `ringside run` ends the program as soon as it sees the mark. */
+/* `ringside run` ends the program as soon as it sees the mark; on another node it leaves one. */
 static void await_end(void) {
     const struct timespec nap = {.tv_nsec = 20000000};
+    char path[PATH_ROOM];
     flush();
     mark("waits");
-    for (const double start = scope_now(); scope_now() - start < end_limit;)
+    snprintf(path, sizeof path, "%s/end", directory);
+    for (const double start = scope_now(); scope_now() - start < end_limit;) {
+        if (access(path, F_OK) == 0)
+            _exit(EXIT_SUCCESS);
         nanosleep(&nap, NULL);
+    }
 }
 
 void scope_outside_left(MPI_Comm comm) {

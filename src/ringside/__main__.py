@@ -66,6 +66,7 @@ _RUN = """\
   ringside run -n 4 ./ring 500000
   ringside run -n 4 --timeline ring.svg python ring.py
   ringside run -n 4 --mpiexec "/opt/openmpi/bin/mpiexec --bind-to none" ./a.out
+  ringside run -n 1 ./ocean : -n 3 ./atmosphere       several programs as one job
 
 The program, in C, Fortran or Python, needs no change and need not be compiled anew. Its input and
 output are its own. When its ranks deadlock, the verdict goes to standard error, with the call of
@@ -105,7 +106,8 @@ def _parser() -> argparse.ArgumentParser:
         commands.add_parser(
             "run",
             help="run an MPI program; name its deadlock",
-            usage="ringside run -n RANKS [options] PROGRAM [ARGUMENT ...]",
+            usage="ringside run -n RANKS [options] PROGRAM [ARGUMENT ...] "
+            "[: -n RANKS PROGRAM [ARGUMENT ...] ...]",
             epilog=_RUN,
             formatter_class=raw,
         )
@@ -146,7 +148,11 @@ def _add_run(one: argparse.ArgumentParser) -> None:
     one.add_argument(
         "--quiet", type=float, metavar="SECONDS", help="a loop of tests is suspected after (20)"
     )
-    one.add_argument("--mpiexec", metavar="PATH", help="another mpiexec, with options if quoted")
+    one.add_argument(
+        "--mpiexec",
+        metavar="PATH",
+        help="another mpiexec: a file, or words as a shell reads them, options among them",
+    )
     one.add_argument("--scope", metavar="PATH", help="the libscope.so built with the program's MPI")
     one.add_argument("program", help="a program or a Python file")
     one.add_argument("arguments", nargs=argparse.REMAINDER, help="the program's own")
@@ -158,7 +164,8 @@ def _run(options) -> int:
 
     names = ("mpiexec", "scope", "insist", "quiet", "timeline", "events", "trace")
     settings = {name: getattr(options, name) for name in names}
-    return run.carry_out(run.plan([options.program, *options.arguments], options.ranks, **settings))
+    parts = run.parts(options.ranks, [options.program, *options.arguments])
+    return run.carry_out(run.plan(parts, **settings))
 
 
 def _campaign(options) -> int:

@@ -26,6 +26,21 @@ def in_lines(text: str, indent: str = "") -> list[str]:
     return [line.replace("\N{NO-BREAK SPACE}", " ") for line in whole]
 
 
+def told(host: str, rank: int, of: int, wanted: int) -> str:
+    """What a rank was told of itself, where that is not what was asked for."""
+    return f"on {host} a rank was told that it is {rank} of {of}, and {wanted} were"
+
+
+def alone(host: str, rank: int, wanted: int, family: str | None, begin: str) -> str:
+    """Ranks that do not know of each other; `begin`: what is to be given, with {} for the PMI."""
+    pmi = "pmix" if family == "openmpi" else "pmi2"
+    return (
+        f"{told(host, rank, 1, wanted)} begun: the command that begins them and the MPI library "
+        f"speak different dialects (PMI). Name another: {begin.format(pmi)}; `srun --mpi=list` "
+        "lists what this Slurm speaks"
+    )
+
+
 class ClusterError(RuntimeError):
     """The cluster cannot be started, reached or used; the text says why and what to do."""
 

@@ -152,6 +152,11 @@ def loaded() -> set[str]:
     return {path for path in paths if _LIBRARY.search(path)}
 
 
+def nodes() -> int:
+    """How many nodes the job of Slurm has in which this process is; 1 outside of one."""
+    return int(os.environ.get("SLURM_JOB_NUM_NODES") or 1)
+
+
 def environment(over_nodes: bool = False) -> dict[str, str]:
     """The environment variables with which to start `mpiexec()`: this process's own, amended.
 

@@ -18,11 +18,15 @@ FORWARDED = ("SIGINT", "SIGTERM", "SIGHUP", "SIGQUIT", "SIGUSR1", "SIGUSR2")
 SET_DEATH_SIGNAL = 1  # PR_SET_PDEATHSIG in <sys/prctl.h>
 CANNOT_START = 127
 ABORT_LIMIT = 0.5  # seconds in which mpiexec ends a rank that has aborted
+HOST = os.uname().nodename
 
 
 def main() -> None:
     """Run the program; end as it ended."""
     directory, scope, *command = sys.argv[1:]
+    if not os.path.isdir(directory):
+        sys.stderr.write(f"Ringside: {HOST} does not see {directory}\n")  # as run.py expects it
+        sys.exit(CANNOT_START)
     numbers = [getattr(signal, name) for name in FORWARDED]
     ignored = [n for n in numbers if signal.getsignal(n) == signal.SIG_IGN]
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
@@ -31,17 +35,21 @@ def main() -> None:
     if pid == 0:
         _become(command, directory, scope, launcher, numbers)
     rank = next((os.environ[name] for name in RANK_VARIABLES if name in os.environ), "0")
-    _note(directory, f"started-{pid}", f"{rank} {launcher}")
+    _note(directory, f"started-{pid}-{HOST}", f"{rank} {launcher}")
+    late = []
     for number in set(numbers) - set(ignored):
-        signal.signal(number, lambda number, _: _forward(pid, number))
+        signal.signal(number, lambda number, _: _forward(pid, number) or late.append(number))
     signal.pthread_sigmask(signal.SIG_UNBLOCK, numbers)
     _, status = os.waitpid(pid, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
-    ended, told = time.monotonic(), os.path.exists(os.path.join(directory, "end"))
+    ended, told = time.time(), os.path.exists(os.path.join(directory, "end"))
     # MPICH's abort returns, and the rank crashes while mpiexec is about to end it: no news then.
-    if not told and os.WIFSIGNALED(status) and signal.sigtimedwait(numbers, ABORT_LIMIT):
+    crashed = os.WIFSIGNALED(status) and not told
+    if crashed and (late or signal.sigtimedwait(numbers, ABORT_LIMIT)):
         os._exit(128 + os.WTERMSIG(status))
-    _note(directory, f"ended-{pid}", f"{rank} {status} {ended}")
+    if int(os.environ.get("SLURM_JOB_NUM_NODES") or 1) > 1:
+        _settle(directory, pid, told or status != 0)
+    _note(directory, f"ended-{pid}-{HOST}", f"{rank} {status} {ended}")
     if told:
         os._exit(0)  # `ringside run` has ended it; there is nothing for mpiexec to tell
     if os.WIFSIGNALED(status):
@@ -70,14 +78,34 @@ def _become(command, directory, scope, launcher, numbers) -> None:
         os._exit(CANNOT_START)
 
 
-def _forward(pid: int, number: int) -> None:
-    """mpiexec signals a rank's whole group; one that does not reaches the program this way."""
+def _forward(pid: int, number: int) -> bool:
+    """mpiexec signals a rank's whole group; one that does not reaches the program this way. False:
+    the program had ended."""
     with contextlib.suppress(OSError):
-        os.kill(pid, number)
+        if os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
+            os.kill(pid, number)
+            return True
+    return False
+
+
+def _settle(directory: str, pid: int, badly: bool) -> None:
+    """What only this node can do: have its calls reach the folder that all nodes share, and remove
+    the shared memory that a rank leaves which ends badly."""
+    for name in os.listdir(directory):
+        path = os.path.join(directory, name)
+        if name.endswith(f"-{pid}.bin"):
+            with contextlib.suppress(OSError), open(path) as file:
+                os.fsync(file.fileno())
+        elif badly and name.startswith("shared-") and name.endswith(f"-{pid}.txt"):
+            with open(path) as file:
+                left = file.read().splitlines()
+            for one in left:
+                with contextlib.suppress(OSError):
+                    os.unlink(one)
 
 
 def _note(directory: str, name: str, text: str) -> None:
-    """Whole or not at all; not where the directory is another machine's."""
+    """Whole or not at all."""
     path = os.path.join(directory, name)
     with contextlib.suppress(OSError):
         with open(f"{path}.new", "w") as file:

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringside import kernels, mpi, processes
-from ringside.errors import RunError
+from ringside.errors import RunError, alone
 from ringside.watch import waitfor
 
 DEADLOCK, MISMATCH, SUSPECTED = 120, 121, 122
@@ -47,14 +47,18 @@ _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 class Plan:
     """What to run, and what to keep of it."""
 
-    command: list[str]
-    ranks: int
+    parts: list[tuple[int, list[str]]]  # of each program, its ranks and its command
     mpiexec: list[str]
     scope: Path
     environment: dict[str, str]
     timeline: Path | None = None
     events: Path | None = None
     trace: Path | None = None
+
+    @property
+    def ranks(self) -> int:
+        """How many there are in all."""
+        return sum(ranks for ranks, _ in self.parts)
 
 
 @dataclass
@@ -67,12 +71,12 @@ class Run:
     interrupted: int = 0  # the signal that asked for the end
     late: bool = False  # it took longer than it may
     quiet: bool = False  # what mpiexec says of an end that we brought about interests nobody
+    unseen: bool = False  # a rank's node does not see the directory
     shared: set[str] = field(default_factory=set)
 
 
 def plan(
-    command: list[str],
-    ranks: int,
+    parts: list[tuple[int, list[str]]],
     *,
     mpiexec: str | None = None,
     scope: str | None = None,
@@ -83,8 +87,9 @@ def plan(
     trace: str | None = None,
 ) -> Plan:
     """Find everything the run needs. Raises RunError, before anything is started, if it cannot."""
-    if ranks < 1:
-        raise RunError(f"a program runs on at least 1 rank, not on {ranks}")
+    for ranks, _ in parts:
+        if ranks < 1:
+            raise RunError(f"a program runs on at least 1 rank, not on {ranks}")
     if quiet is not None and not quiet > 0:
         raise RunError(f"--quiet takes a number of seconds greater than 0, not {quiet:g}")
     files = {"timeline": timeline, "events": events, "trace": trace}
@@ -94,23 +99,27 @@ def plan(
             raise RunError(f"{path} cannot be written: there is no folder {path.parent}")
     if timeline is not None and kept["timeline"].suffix not in (".svg", ".pdf", ".png"):
         raise RunError(f"a timeline is an .svg, a .pdf or a .png file, not {timeline}")
-    program = _program(command)
+    parts = [(ranks, _program(command)) for ranks, command in parts]
     launcher = _launcher(mpiexec)
-    library = _library(program[0])
-    variables = mpi.environment(over_nodes=mpiexec is not None)
+    library = _library([command[0] for _, command in parts])
+    variables = mpi.environment(over_nodes=mpiexec is not None or mpi.nodes() > 1)
     if mpiexec and "LD_LIBRARY_PATH" in os.environ:
         variables["LD_LIBRARY_PATH"] = os.environ["LD_LIBRARY_PATH"]  # theirs, not the wheel's
     variables["RINGSIDE_INSIST"] = "1" if insist else "0"
     variables["RINGSIDE_QUIET"] = "" if quiet is None else f"{quiet:g}"
     found = _scope(scope, library, launcher, own=not mpiexec)
-    return Plan(program, ranks, launcher, found, variables, **kept)
+    return Plan(parts, launcher, found, variables, **kept)
 
 
 def carry_out(plan: Plan) -> int:
     """Run it to its end, say what there is to say, write what was asked for; the exit status."""
-    with tempfile.TemporaryDirectory(prefix="ringside-", dir=_temporary()) as folder:
+    with tempfile.TemporaryDirectory(
+        prefix="ringside-", dir=_temporary(), ignore_cleanup_errors=True
+    ) as folder:
         run = follow(plan, Path(folder), _aloud)
         notes = introduced(run.directory)
+        if refusal := _refusal(plan, run, notes):
+            raise RunError(refusal)
         if run.report:
             for line in _verdict_lines(run.report, _places(run.directory)):
                 _say(line)
@@ -126,6 +135,20 @@ def _say(line: str) -> None:
 
 
 # ---- before the run ----
+
+
+def parts(ranks: int, words: list[str]) -> list[tuple[int, list[str]]]:
+    """The programs of one job, as mpiexec knows them: PROGRAM ... : -n RANKS PROGRAM ..."""
+    groups = [[]]
+    for word in words:
+        groups.append([]) if word == ":" else groups[-1].append(word)
+    found = [(ranks, groups[0])]
+    for group in groups[1:]:
+        if len(group) < 3 or group[0] not in ("-n", "-np") or not group[1].isdecimal():
+            told = shlex.join(group)
+            raise RunError(f"behind a colon there is -n RANKS PROGRAM, and not {told!r}")
+        found.append((int(group[1]), group[2:]))
+    return found
 
 
 def _program(command: list[str]) -> list[str]:
@@ -148,10 +171,13 @@ def _program(command: list[str]) -> list[str]:
 
 
 def _launcher(mpiexec: str | None) -> list[str]:
-    """mpiexec with its own options; a path may have spaces in it."""
+    """mpiexec with its own options: a file as a whole, or words as a shell reads them."""
     if mpiexec is None:
         return [str(mpi.mpiexec())]
-    words = [mpiexec] if Path(mpiexec).is_file() else shlex.split(mpiexec)
+    try:
+        words = [mpiexec] if Path(mpiexec).is_file() else shlex.split(mpiexec)
+    except ValueError as error:
+        raise RunError(f"--mpiexec {mpiexec!r} cannot be read: {error}") from None
     if not words or not shutil.which(words[0]):
         raise RunError(f"there is no mpiexec at {mpiexec!r}")
     return words
@@ -172,8 +198,13 @@ def _loads(binary: str | Path) -> Path | None:
     return Path(found[1]).resolve() if found else None
 
 
-def _library(program: str) -> Path | None:
-    return _loads(shutil.which(program) or program)
+def _library(programs: list[str]) -> Path | None:
+    """That of the programs; two libraries do not make one job."""
+    found = {name: loads for name in programs if (loads := _loads(shutil.which(name) or name))}
+    if len(set(found.values())) > 1:
+        told = ", ".join(f"{name} {library}" for name, library in found.items())
+        raise RunError(f"the programs of one job load one MPI library, and these do not: {told}")
+    return next(iter(found.values()), None)
 
 
 def _scope(given: str | None, library: Path | None, launcher: list[str], own: bool) -> Path:
@@ -197,7 +228,7 @@ def _scope(given: str | None, library: Path | None, launcher: list[str], own: bo
                 "program: --mpiexec PATH"
             )
         fit = [path for path, loads in built.items() if loads == library]
-    elif own:
+    elif kind is None:  # it does not say, as srun: then the program is of this environment
         fit = [default] if default in built else []
     else:
         fit = [path for path, loads in built.items() if loads and mpi.family(loads.name) == kind]
@@ -217,9 +248,14 @@ def _is_wheel(library: Path) -> bool:
     return library.is_relative_to(sys.prefix)
 
 
-def _temporary() -> str | None:
-    """Where the run's directory goes; the loader cannot read a path with a space or a colon."""
-    return "/tmp" if re.search(r"[\s:]", tempfile.gettempdir()) else None
+def _temporary() -> str:
+    """Where the run's directory goes: over nodes to a folder that they are likely to share. The
+    loader cannot read a path with a space or a colon."""
+    shared = [os.getcwd(), str(Path.home())] if mpi.nodes() > 1 else []
+    for folder in (*shared, tempfile.gettempdir()):
+        if not re.search(r"[\s:]", folder) and os.access(folder, os.W_OK):
+            return folder
+    return "/tmp"
 
 
 def _preloadable(scope: Path, directory: Path) -> str:
@@ -266,7 +302,9 @@ def follow(
 def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
     scope = _preloadable(plan.scope, directory)
     helper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
-    count, tie = ["-n", str(plan.ranks)], processes.ends_with_us()
+    words, tie = [], processes.ends_with_us()
+    for ranks, command in plan.parts:
+        words += [":", "-n", str(ranks), *helper, str(directory), scope, *command]
 
     def before_mpiexec():
         tie()
@@ -274,7 +312,7 @@ def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
 
     try:
         return subprocess.Popen(
-            [*plan.mpiexec, *count, *helper, str(directory), scope, *plan.command],
+            [*plan.mpiexec, *words[1:]],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             env=plan.environment,
@@ -292,8 +330,10 @@ def _aloud(to: int, data: bytes) -> None:
 def _pass_on(run: Run, pipe, hear: Callable[[int, bytes], None], to: int) -> None:
     """What mpiexec writes, byte by byte, up to the end that a verdict brings about; where nobody
     reads ours any more, mpiexec's is closed as well."""
+    complaint = f"does not see {run.directory}".encode()  # of rank.py
     with contextlib.suppress(OSError), pipe:
         while data := os.read(pipe.fileno(), 65536):
+            run.unseen = run.unseen or complaint in data
             if not run.quiet:
                 hear(to, data)
 
@@ -325,16 +365,14 @@ def _watch(run: Run, signals: set, limit: float, own: bool) -> None:
             if run.report:
                 deadline = min(deadline, now + LAST_WORDS)
         run.late = now > limit and run.report is None
-        if run.late or now > deadline or (run.report and _all_said(run)):
+        if run.late or run.unseen or now > deadline or (run.report and _all_said(run)):
             return
 
 
 def _report(directory: Path) -> dict | None:
-    """The verdict, once there is one."""
-    try:
-        return json.loads((directory / "report.json").read_text())
-    except OSError:
-        return None
+    """The verdict, once there is one. To list a folder shows what another node has put there."""
+    found = "report.json" in os.listdir(directory)
+    return json.loads((directory / "report.json").read_text()) if found else None
 
 
 def _all_said(run: Run) -> bool:
@@ -349,9 +387,7 @@ def _all_said(run: Run) -> bool:
 def _started(directory: Path) -> dict[int, tuple[int, int]]:
     """By the process ids of the programs on this node: the rank and the launcher's process id."""
     found = {}
-    for path in directory.glob("started-*"):
-        if path.suffix:
-            continue
+    for path in directory.glob(f"started-*-{os.uname().nodename}"):
         rank, launcher = map(int, path.read_text().split())
         found[int(path.name.split("-")[1])] = rank, launcher
     return found
@@ -363,12 +399,13 @@ def _end(run: Run) -> None:
     ranks = [pid for pid in _started(run.directory) if processes.alive(pid)]
     if ours:
         time.sleep(TICK)  # what the ranks have written arrives before we stop listening
-        run.quiet = run.late or run.report is not None or run.interrupted != 0
+        run.quiet = run.late or run.unseen or run.report is not None or run.interrupted != 0
         run.shared |= processes.shared_memory(ranks)
         (run.directory / "end").touch()
-        if {note["host"] for note in introduced(run.directory)} <= {os.uname().nodename}:
+        elsewhere = {note["host"] for note in introduced(run.directory)} - {os.uname().nodename}
+        if not elsewhere and not run.unseen:
             processes.kill(ranks)
-        else:
+        elif not run.report or not _all_said(run):  # else they see the mark, and end
             run.process.terminate()
         for ask in (run.process.terminate, run.process.kill):
             try:
@@ -405,6 +442,33 @@ def introduced(directory: Path) -> list[dict]:
     """Who the ranks say they are, those that have begun MPI."""
     notes = [json.loads(path.read_text()) for path in directory.glob("rank-*.json")]
     return sorted(notes, key=lambda note: (note["rank"], note["pid"]))
+
+
+def _refusal(plan: Plan, run: Run, notes: list[dict]) -> str:
+    """Why this was no run of the program on so many ranks; "": it was one, or ended by itself."""
+    if run.unseen:
+        how = "set TMPDIR to a folder that all nodes see"
+        if mpi.nodes() > 1:
+            how = "call `ringside run` in a folder that all nodes see, and that can be written"
+        return f"the run keeps its files in a folder that all its nodes must see: {how}"
+    if run.report and _strangers(plan, notes):
+        return _strangers(plan, notes)
+    return ""
+
+
+def _strangers(plan: Plan, notes: list[dict]) -> str:
+    """In words, that the ranks do not know of each other; "": they do."""
+    if plan.ranks == 1 or not notes or any(note["size"] > 1 for note in notes):
+        return ""
+    launcher, one = Path(plan.mpiexec[0]).name, notes[0]
+    if launcher != "srun":
+        return (
+            f"each of the processes was an MPI world of its own, and {plan.ranks} ranks were "
+            f"begun: the program's MPI library is not the one of {plan.mpiexec[0]}. Name the right "
+            "one: --mpiexec PATH"
+        )
+    family = mpi.family(str(_loads(plan.scope)))
+    return alone(one["host"], 0, plan.ranks, family, "--mpiexec 'srun --mpi={}'")
 
 
 def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
@@ -500,15 +564,16 @@ def first_end(directory: Path) -> tuple[int, int, str] | None:
     own: rank, status as wait() gives it, and whether that was "without" or "within" its
     MPI_Finalize; "": behind it, or it had not begun MPI."""
     ends = []
+    begun = {(note["host"], note["pid"]): note["rank"] for note in introduced(directory)}
     for path in directory.glob("ended-*"):
-        if path.suffix:
+        if path.suffix == ".new":
             continue
+        _, pid, host = path.name.split("-", 2)
         rank, status, when = path.read_text().split()
-        pid = path.name.split("-")[1]
-        began = list(directory.glob(f"rank-*-{pid}.json"))
-        done, within = (list(directory.glob(f"{it}-*-{pid}")) for it in ("done", "finalize"))
-        where = "" if done or not began else "within" if within else "without"
-        rank = int(json.loads(began[0].read_text())["rank"]) if began else int(rank)
+        rank, where = begun.get((host, int(pid)), int(rank)), ""
+        if (host, int(pid)) in begun and not (directory / f"done-{rank}-{pid}").exists():
+            within = (directory / f"finalize-{rank}-{pid}").exists()
+            where = "within" if within else "without"
         ends.append((float(when), rank, int(status), where))
     bad = [(rank, status, where) for _, rank, status, where in sorted(ends) if status or where]
     return bad[0] if bad else None
@@ -516,12 +581,8 @@ def first_end(directory: Path) -> tuple[int, int, str] | None:
 
 def _warn(plan: Plan, notes: list[dict]) -> None:
     """What keeps the scope from seeing the program whole."""
-    if plan.ranks > 1 and len(notes) > 1 and all(note["size"] == 1 for note in notes):
-        _say(
-            f"Ringside: each of the {len(notes)} processes was an MPI world of its own: the "
-            f"program's MPI library is not the one of {plan.mpiexec[0]}. Name the right one: "
-            "--mpiexec PATH"
-        )
+    if strangers := _strangers(plan, notes):
+        _say(f"Ringside: {strangers}")
     if any(not note["watched"] for note in notes):
         _say(
             "Ringside: the program was not watched: its MPI library does not provide "
@@ -548,7 +609,7 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
     from ringside.watch import trace
 
     events = trace.table(directory, notes)
-    _doubts(events, notes, directory)
+    _doubts(events, notes, plan.ranks, directory)
     try:
         if plan.events:
             trace.write_csv(events, plan.events)
@@ -576,13 +637,15 @@ def _write_timeline(events, path: Path, ranks: int) -> None:
     pyplot.close(axes.get_figure())
 
 
-def _doubts(events, notes: list[dict], directory: Path) -> None:
+def _doubts(events, notes: list[dict], ranks: int, directory: Path) -> None:
     """What the files do not show, so that nobody takes them for the whole."""
     if not notes:
         _say(
             "Ringside: no MPI call was seen: the program does not begin MPI, or it carries an MPI "
             "library within itself (linked statically)."
         )
+    elif len(notes) < ranks:
+        _say(f"Ringside: {ranks - len(notes)} of {ranks} ranks did not begin MPI: no calls.")
     done = [list(directory.glob(f"done-*-{note['pid']}")) for note in notes]
     if not all(done) and not _report(directory):
         _say(
@@ -598,9 +661,4 @@ def _doubts(events, notes: list[dict], directory: Path) -> None:
         _say(
             "Ringside: the ranks ran on several nodes, whose clocks differ: compare times within a "
             "node only."
-        )
-    absent = {note["rank"] for note in notes} - set(events["rank"])
-    if absent and len({note["host"] for note in notes}) > 1:
-        _say(
-            "Ringside: of ranks on other nodes no calls were found: set TMPDIR to a shared folder."
         )

@@ -144,7 +144,7 @@ class _Heard:
 
 def _run(folder: Path, ranks: int, insist: bool, heard: _Heard) -> run.Run:
     command = [sys.executable, "-m", "ringside.check.rank", str(folder)]
-    plan = run.plan(command, ranks, insist=insist, quiet=QUIET)
+    plan = run.plan([(ranks, command)], insist=insist, quiet=QUIET)
     plan.environment.update({"RINGSIDE_CHECK": "1", MARK: folder.name})
     plan.environment.update({"OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1"})
     directory = folder / "run"

@@ -20,7 +20,7 @@ from pathlib import Path
 
 from ringside import ROOT, mpi, processes
 from ringside.cluster import files
-from ringside.errors import PREFIX
+from ringside.errors import PREFIX, alone, told
 
 SILENCE = 30.0  # seconds without the controller's beat after which a rank of a job leaves
 TOLD_LIMIT = 5  # seconds in which the first rank says what is wrong with all
@@ -244,24 +244,21 @@ def load_mpi():
 def require_all(MPI) -> None:
     """End this process with a plain message when not all ranks of its job are in MPI_COMM_WORLD."""
     wanted, found = int(os.environ["RINGSIDE_RANKS"]), MPI.COMM_WORLD.Get_size()
-    pmi = "pmix" if mpi.family(MPI.Get_library_version()) == "openmpi" else "pmi2"
     if found != wanted:
         processes.remove(processes.shared_memory([os.getpid()]))  # the job may end before MPI does
         if launch_rank():
             time.sleep(TOLD_LIMIT)  # ended now, it could end the first before that has spoken
             sys.exit(1)
-        told = f"a rank was told that it is {MPI.COMM_WORLD.rank} of {found}, and {wanted} were"
-        told = f"{PREFIX} on {socket.gethostname()} {told}"
+        host, rank = socket.gethostname(), MPI.COMM_WORLD.rank
         if found > 1:  # so they know of each other
             sys.exit(
-                f"{told} asked for: the command that begins them begins another number. Have "
-                f"begin=... of ringside.start begin {wanted}, or leave it out"
+                f"{PREFIX} {told(host, rank, found, wanted)} asked for: the command that begins "
+                f"them begins another number. Have begin=... of ringside.start begin {wanted}, or "
+                "leave it out"
             )
-        sys.exit(
-            f"{told} begun: the command that begins them and the MPI library speak different "
-            "dialects (PMI). Name another: ringside.start(..., "
-            f"begin='srun --mpi={pmi}'); `srun --mpi=list` lists what this Slurm speaks"
-        )
+        family = mpi.family(MPI.Get_library_version())
+        begin = "ringside.start(..., begin='srun --mpi={}')"
+        sys.exit(f"{PREFIX} {alone(host, rank, wanted, family, begin)}")
 
 
 def forget_shared_memory(MPI) -> None:

@@ -1,0 +1,125 @@
+"""`ringside run` in a job of Slurm over four nodes, each with a /tmp of its own."""
+
+import sys
+from pathlib import Path
+
+import pandas as pd
+import pytest
+from ranks import compiled
+from slurm import nodes
+
+from ringside import mpi
+
+if lacking := nodes.missing():
+    pytest.skip(
+        f"NOT RUN: the tests of `ringside run` over nodes, as {', '.join(lacking)} is missing. "
+        f"{nodes.INSTALL}",
+        allow_module_level=True,
+    )
+
+# MPICH and its kin speak the pmi2 of any srun; Open MPI begins by a PMIx that Slurm need not have.
+BY_SRUN = mpi.kind() == "mpich"
+LIMIT = 240.0  # seconds for all of the job, on a busy machine
+RING = r"""
+#include <mpi.h>
+#include <stdio.h>
+#include <stdlib.h>
+int main(int argc, char **argv) {
+    int rank, size, n = argc > 1 ? atoi(argv[1]) : 1;
+    MPI_Init(&argc, &argv);
+    MPI_Comm_rank(MPI_COMM_WORLD, &rank);
+    MPI_Comm_size(MPI_COMM_WORLD, &size);
+    char *out = calloc((size_t)n, 1), *in = calloc((size_t)n, 1);
+    MPI_Send(out, n, MPI_CHAR, (rank + 1) % size, 7, MPI_COMM_WORLD);
+    MPI_Recv(in, n, MPI_CHAR, (rank + size - 1) % size, 7, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+    printf("rank %d of %d\n", rank, size);
+    free(out);
+    free(in);
+    MPI_Finalize();
+    return 0;
+}
+"""
+# Several runs in one job: what each says, its status in the last line, and what it leaves.
+SCRIPT = """
+run() {{
+    name=$1 folder=$2
+    shift 2
+    (cd "$folder"; {python} -m ringside run "$@" </dev/null; echo "status $?") >"$name.out" 2>&1
+}}
+run small . -n 4 ./ring
+run large . -n 4 --events large.csv ./ring 4000000
+run unseen /tmp -n 4 --events "$PWD/unseen.csv" "$PWD/ring"
+run alone . -n 4 --mpiexec "srun --mpi=none" ./ring 4000000
+run slurm . -n 4 --mpiexec "srun --mpi=pmi2" ./ring 4000000
+run python . -n 4 --mpiexec "srun --mpi=pmi2" {python} size.py
+ls -d ringside-* >left.out 2>/dev/null
+srun --mpi=none find /dev/shm -type f >>left.out
+"""
+
+
+@pytest.fixture(scope="module")
+def said(tmp_path_factory) -> Path:
+    """The folder of all these runs, when they have ended."""
+    home = tmp_path_factory.mktemp("slurm")
+    with nodes.running(home) as slurm:
+        (home / "ring.c").write_text(RING)
+        compiled(home, home / "ring.c")
+        (home / "size.py").write_text("from mpi4py import MPI; print(MPI.COMM_WORLD.size)")
+        (home / "job.sh").write_text(SCRIPT.format(python=sys.executable))
+        words = f"cd {home} && exec salloc --quiet -n 4 -N 4 bash job.sh"
+        slurm.said("bash", "-c", words, limit=LIMIT)
+    return home
+
+
+def lines(said: Path, run: str) -> list[str]:
+    return (said / f"{run}.out").read_text().splitlines()
+
+
+def test_a_program_that_ends_is_told_nothing_of(said):
+    *printed, status = lines(said, "small")
+    assert sorted(printed) == [f"rank {rank} of 4" for rank in range(4)]
+    assert status == "status 0"
+
+
+@pytest.mark.parametrize("run", ["large", "slurm"] if BY_SRUN else ["large"])
+def test_a_deadlock_over_nodes_is_told_with_each_ranks_line(said, run):
+    """The verdict was in a folder of another node, and so were the calls."""
+    told = lines(said, run)
+    assert "Ringside: Deadlock: 0 -> 1 -> 2 -> 3 -> 0, each waits for the next." in told
+    for rank in range(4):
+        where = f"MPI_Send to rank {(rank + 1) % 4} (tag 7, 4 MB), ring.c:11, in main"
+        assert f"  rank {rank}: {where}" in told
+    assert told[-1] == "status 120"
+
+
+def test_the_table_has_the_calls_of_all_nodes(said):
+    calls = pd.read_csv(said / "large.csv")
+    assert set(calls["rank"]) == {0, 1, 2, 3}
+    assert "no calls" not in (said / "large.out").read_text()
+
+
+def test_nodes_that_do_not_see_the_folder_are_named(said):
+    told = (said / "unseen.out").read_text()
+    assert "Ringside: n1 does not see /tmp/ringside-" in told
+    assert "call `ringside run` in a folder that all nodes see" in told
+    assert "no MPI call" not in told and not (said / "unseen.csv").exists()
+    assert lines(said, "unseen")[-1] == "status 2"
+
+
+def test_ranks_by_the_wrong_pmi_are_told_as_that(said):
+    told = (said / "alone.out").read_text()
+    assert "a rank was told that it is 0 of 1, and 4 were begun" in told
+    assert "Deadlock" not in told
+    assert lines(said, "alone")[-1] == "status 2"
+
+
+def test_nothing_is_left_on_any_node(said):
+    """Each run ended ranks in the middle of a call."""
+    assert (said / "left.out").read_text() == ""
+
+
+if BY_SRUN:
+
+    def test_srun_begins_a_program_that_loads_no_library_by_itself(said):
+        """It does not say of which library its ranks are: this environment's then."""
+        assert lines(said, "python") == ["4"] * 4 + ["status 0"]
