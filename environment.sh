@@ -199,7 +199,11 @@ if [ "$mpi" = system ]; then
     wrapper mpiexec "$mpiexec"
     rm -f "$venv/lib/libmpi.so"
     if [ "$mpi4py" = wheel ]; then
-        ln -s "$library" "$venv/lib/libmpi.so"  # where mpi4py looks
+        # Where mpi4py looks: a link to the library itself would not find what lies beside that one
+        # ($ORIGIN in its run path). It leads to one that needs it, so that no second MPI is seen.
+        "$mpicc" -shared -Wl,--no-as-needed -x c /dev/null -o "$venv/lib/leads-to-mpi.so" \
+            "-Wl,-rpath,${library%/*}"
+        ln -s leads-to-mpi.so "$venv/lib/libmpi.so"
     else
         say "building mpi4py, as its wheel does not load $library."
         sed -n '/^mpi4py==/,/[^\\]$/p' requirements.txt >"$venv/mpi4py.txt"

@@ -486,6 +486,11 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 }
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
+/* As the header has it: MPICH 4.2 and Intel MPI lack the const of the standard. */
+typedef __typeof__(_Generic(MPI_Request_get_status_all,
+    int (*)(int, MPI_Request *, int *, MPI_Status *): (MPI_Request *)NULL,
+    default: (const MPI_Request *)NULL)) looked_at;
+
 /* As is_open, also of a request that the scope does not know: the library does. */
 static bool is_known_open(MPI_Request request) {
     int which = 0, done = 0;
@@ -495,8 +500,7 @@ static bool is_known_open(MPI_Request request) {
     return !done || which != MPI_UNDEFINED;
 }
 
-int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *flag,
-                               MPI_Status statuses[]) {
+int MPI_Request_get_status_all(int count, looked_at requests, int *flag, MPI_Status statuses[]) {
     OBSERVE_GIVEN(HAS_MANY(count, requests) && flag && HAS_STATUSES(count, statuses),
                   Request_get_status_all, MPI_COMM_WORLD,
                   PMPI_Request_get_status_all(count, requests, flag, statuses))
@@ -515,7 +519,7 @@ int MPI_Request_get_status_all(int count, const MPI_Request requests[], int *fla
     return scope_end(&call, c, err);
 }
 
-int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *index, int *flag,
+int MPI_Request_get_status_any(int count, looked_at requests, int *index, int *flag,
                                MPI_Status *status) {
     OBSERVE_GIVEN(HAS_MANY(count, requests) && index && flag && HAS_STATUS(status),
                   Request_get_status_any, MPI_COMM_WORLD,
@@ -544,7 +548,7 @@ int MPI_Request_get_status_any(int count, const MPI_Request requests[], int *ind
     return scope_end(&call, c, err);
 }
 
-int MPI_Request_get_status_some(int count, const MPI_Request requests[], int *ready, int indices[],
+int MPI_Request_get_status_some(int count, looked_at requests, int *ready, int indices[],
                                 MPI_Status statuses[]) {
     OBSERVE_GIVEN(HAS_MANY(count, requests) && ready && HAS_MANY(count, indices) &&
                       HAS_STATUSES(count, statuses),
