@@ -418,6 +418,8 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
         yield from (f"  {calls}" for calls in waitfor.alike(entered))
         yield "By the time this was found:"
     told = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
+    order = waitfor.odd_first(entered)
+    told = sorted(told, key=lambda s: order.index(s["rank"]) if s["rank"] in order else len(states))
     for state in told:
         place = places.get(state["rank"])
         line = waitfor.line(state)
@@ -457,7 +459,7 @@ def _place(address: str, binary: str) -> str | None:
         return None
     try:
         said = subprocess.run(
-            ["addr2line", "-f", "-s", "-e", binary, address],
+            ["addr2line", "-C", "-f", "-s", "-e", binary, address],
             capture_output=True,
             text=True,
             timeout=10,

@@ -468,9 +468,25 @@ def entered(report: dict) -> dict[int, str]:
 def alike(calls: dict[int, str]) -> list[str]:
     """The same in words, ranks in the same call together: "ranks 1 and 2: MPI_Barrier"."""
     groups: dict[str, list[int]] = {}
-    for rank, words in calls.items():
-        groups.setdefault(words, []).append(rank)
+    for rank in odd_first(calls):
+        groups.setdefault(calls[rank], []).append(rank)
     return [f"{in_words(ranks)}: {words}" for words, ranks in groups.items()]
+
+
+def odd_first(calls: dict[int, str]) -> list[int]:
+    """The ranks, those first whose call the fewest made, then those whose root the fewest gave,
+    and so on: of ranks that are alike in one thing the next decides."""
+
+    def company(rank: int) -> list[int]:
+        words = calls[rank].split(", ")
+        if f"root {rank}" in words:  # what it hands in, or takes out, is as it is for no other
+            words = [word for word in words if not word.startswith("hands in")]
+        beginnings = (", ".join((*words[: n + 1], "")) for n in range(len(words)))
+        return [sum(f"{w}, ".startswith(b) for w in calls.values()) for b in beginnings] + [
+            len(calls)
+        ]
+
+    return sorted(calls, key=lambda rank: (company(rank), rank))
 
 
 def _no_proof(quiet: float) -> str:
