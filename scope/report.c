@@ -283,8 +283,9 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *text, const c
     }
 }
 
-/* "MPI_Bcast, root 0, 8 B" */
-static void say_place(struct text *text, const struct record *p) {
+/* "MPI_Bcast, root 0, 8 B"; `kinds`: and what kind of number, where that is what does not fit. */
+static void say_place(struct text *text, const struct record *p, bool kinds) {
+    char kind[SCOPE_LIKENESS];
     say(text, "%s", scope_names[p->name]);
     if (p->tag >= 0) {
         say(text, ", root %d", p->tag);
@@ -296,8 +297,8 @@ static void say_place(struct text *text, const struct record *p) {
         say(text, ", %s", scope_operation_name(p->waiter));
     if (p->size >= 0)
         say(text, ", %lld B", p->size);
-    if (*scope_likeness(p->likeness))
-        say(text, " of %s", scope_likeness(p->likeness));
+    if (*scope_likeness(p->likeness, kind) && (kinds || p->waiter != NO_OPERATION))
+        say(text, " of %s", kind);
     if (p->given >= 0)
         say(text, ", hands in %lld B and takes out %lld B", p->given, p->taken);
     if (p->name == CALL_Cart_create) {
@@ -322,7 +323,7 @@ void scope_tell_inside(int name) {
             place = &c->place[c->places - 1];
     }
     if (place)
-        say_place(&text, place);
+        say_place(&text, place, false);
     else
         say(&text, "%s", scope_names[name]);
     fprintf(stderr, "Ringside: rank %d was ended within %s\n", scope.rank, text.at);
@@ -424,7 +425,7 @@ static void say_entered(struct text *text, const struct report *report) {
         const struct record *place = scope_place(report, r->comm, r->index);
         say(text, "%s\"%d\":[%d,\"", comma, r->comm, r->index);
         if (place)
-            say_place(text, place);
+            say_place(text, place, false);
         say(text, "\"]");
         comma = ",";
     }
@@ -453,13 +454,20 @@ static void say_report(struct text *text, const struct report *report, const str
 static void say_entered_at(struct text *text, const struct report *reports,
                            const struct mismatch *at) {
     const char *comma = "";
+    int kind = 0;
+    bool kinds = false;
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *place = scope_place(&reports[r], at->comm, at->index);
+        kinds = kinds || (place && place->likeness && kind && place->likeness != kind);
+        kind = place && place->likeness ? place->likeness : kind;
+    }
     say(text, "{");
     for (int r = 0; r < scope.size; r++) {
         const struct record *place = scope_place(&reports[r], at->comm, at->index);
         if (!place)
             continue;
         say(text, "%s\"%d\":\"", comma, r);
-        say_place(text, place);
+        say_place(text, place, kinds);
         say(text, "\"");
         comma = ",";
     }

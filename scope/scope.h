@@ -100,7 +100,7 @@ struct record {
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
-    int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
+    int likeness; /* PLACE: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree.
@@ -474,7 +474,8 @@ uint64_t scope_mix_place(uint64_t hash, const struct record *place);
 void scope_hash_last(struct comm *c);
 int scope_operation(MPI_Op op);
 int scope_type(MPI_Datatype type);
-const char *scope_likeness(int likeness); /* in words, "" for none */
+enum { SCOPE_LIKENESS = 64 };
+const char *scope_likeness(int likeness, char text[SCOPE_LIKENESS]);
 const char *scope_operation_name(int operation);
 
 /* comms.c */
