@@ -5,6 +5,7 @@
  * where all have to agree on it. While the scope insists, the ranks meet at a gate first. */
 #include "scope.h"
 
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -110,31 +111,51 @@ static const struct {
     {MPI_INT32_T, 'i'},       {MPI_INT64_T, 'i'},        {MPI_UINT8_T, 'u'},
     {MPI_UINT16_T, 'u'},      {MPI_UINT32_T, 'u'},       {MPI_UINT64_T, 'u'},
     {MPI_DOUBLE_INT, 'p'},    {MPI_C_FLOAT_COMPLEX, 'z'}, {MPI_C_DOUBLE_COMPLEX, 'z'},
+    {MPI_INTEGER, 'i'},       {MPI_REAL, 'f'},           {MPI_DOUBLE_PRECISION, 'f'},
+    {MPI_COMPLEX, 'z'},       {MPI_DOUBLE_COMPLEX, 'z'}, {MPI_LOGICAL, 'l'},
 };
 
+/* A library without Fortran may have nothing in place of its types. */
 int scope_type(MPI_Datatype type) {
-    for (int i = 0; i < (int)(sizeof TYPES / sizeof *TYPES); i++)
+    for (int i = 0; i < (int)(sizeof TYPES / sizeof *TYPES) && type != MPI_DATATYPE_NULL; i++)
         if (TYPES[i].type == type)
             return i;
     return -1;
 }
 
-const char *scope_likeness(int likeness) {
-    switch (likeness) {
-    case 'i':
-        return "signed integers";
-    case 'u':
-        return "unsigned integers";
-    case 'f':
-        return "floating point";
-    case 'z':
-        return "complex";
-    default:
-        return "";
-    }
+static long long size_of(MPI_Datatype type) { return scope_bytes(1, type); }
+
+/* What has to agree besides the length; 0: it is not known, or need not. A reduction adds like to
+ * like. Other collectives carry bytes, and whole numbers for numbers with a point are no use; but
+ * programs do carry unsigned ones as signed, pairs of floats as complex, and what not as bytes. */
+static int likeness(int type, MPI_Datatype of, bool reduces) {
+    const char kind = type < 0 ? 0 : TYPES[type].kind;
+    if (reduces)
+        return kind ? (int)size_of(of) << CHAR_BIT | kind : 0;
+    return kind == 'i' || kind == 'u' ? 'i' : kind == 'f' || kind == 'z' ? 'f' : 0;
 }
 
-static long long size_of(MPI_Datatype type) { return scope_bytes(1, type); }
+/* In words; "" for none. */
+const char *scope_likeness(int likeness, char text[SCOPE_LIKENESS]) {
+    const int size = likeness >> CHAR_BIT;
+    const char *kind = "";
+    switch (likeness & UCHAR_MAX) {
+    case 'i':
+        kind = size ? "signed integers" : "integers";
+        break;
+    case 'u':
+        kind = "unsigned integers";
+        break;
+    case 'f':
+        kind = "floating point";
+        break;
+    case 'z':
+        kind = "complex";
+        break;
+    }
+    snprintf(text, SCOPE_LIKENESS, *kind && size ? "%s, %d B each" : "%s", kind, size);
+    return text;
+}
 
 /* What a rank hands in for the others, or takes out of theirs. Each pair of ranks has a weight of
  * its own: the ranks' weighed sums of both are equal only where every one takes out what every
@@ -196,7 +217,7 @@ static void agree(const struct comm *c, struct record *p, int root, long long co
         return;
     p->size = count * size_of(type);
     p->type = scope_type(type);
-    p->likeness = operation != NO_OPERATION && p->type >= 0 ? TYPES[p->type].kind : 0;
+    p->likeness = p->size > 0 ? likeness(p->type, type, operation != NO_OPERATION) : 0;
     p->count = count <= INT32_MAX ? (int)count : -1;
 }
 

@@ -401,8 +401,10 @@ static int out_of_step(const struct report *reports) {
 
 /* ---- all of it ---- */
 
-/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is what it shows. */
-static void explain(const struct report *mine, const struct verdict *verdict, int kind) {
+/* What a program says that has no notebook: under MPI_ERRORS_ARE_FATAL this is what it shows. Of the
+ * call `name` of that thread, or, ANY_LABEL, of whichever is in the report. */
+static void explain(const struct report *mine, const struct verdict *verdict, int kind, int thread,
+                    int name, char *text, size_t room) {
     static const char *const why[] = {
         [STARVED] = "nobody is left who could help",
         [DEADLOCK] = "deadlock",
@@ -411,10 +413,10 @@ static void explain(const struct report *mine, const struct verdict *verdict, in
         [STOPPED] = "stopped",
         [CLEARED] = "cleared after an error",
     };
-    char whom[64] = "", ranks[64] = "", text[MPI_MAX_ERROR_STRING];
+    char whom[64] = "", ranks[64] = "";
     const struct record *need = NULL;
     for (int i = 0; i < mine->rows && !need; i++)
-        if (mine->row[i].row == NEEDS)
+        if (mine->row[i].row == NEEDS && (thread == ANY_LABEL || thread == mine->row[i].waiter))
             need = &mine->row[i];
     if (need && need->peer >= 0 && (need->kind == SEND || need->kind == RECV)) {
         const char *way = need->kind == SEND ? "to" : "from";
@@ -434,13 +436,26 @@ static void explain(const struct report *mine, const struct verdict *verdict, in
         n += (size_t)snprintf(ranks + n, sizeof ranks - n, "%s%d", told++ ? ", " : " of ranks ", r);
     }
     if (mine->state == IDLE) /* whoever comes to hear of it waits for what was begun before */
-        snprintf(text, sizeof text,
+        snprintf(text, room,
                  "Ringside: what an earlier cell had begun was taken out (%s%s): begin it anew",
                  why[kind], ranks);
     else
-        snprintf(text, sizeof text, "Ringside: %s%s was left (%s%s)",
-                 mine->name ? scope_names[mine->name] : "the call", whom, why[kind], ranks);
+        snprintf(text, room, "Ringside: %s%s was left (%s%s)",
+                 name ? scope_names[name] : "the call", whom, why[kind], ranks);
+}
+
+/* Each thread of the call that it was in; who was in none, or is no thread of the program's, of one. */
+static void explain_all(const struct report *mine, const struct verdict *verdict, int kind) {
+    char text[MPI_MAX_ERROR_STRING];
+    explain(mine, verdict, kind, ANY_LABEL, mine->name, text, sizeof text);
     PMPI_Add_error_string(scope.code, text);
+    for (struct thread *t = scope.threads; t; t = t->next) {
+        t->left[0] = '\0';
+        for (int i = 0; i < mine->rows; i++)
+            if (mine->row[i].row == WAITER && mine->row[i].waiter == t->number)
+                explain(mine, verdict, kind, t->number, mine->row[i].name, t->left,
+                        sizeof t->left);
+    }
 }
 
 static bool barrier(void) {
@@ -550,7 +565,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
     /* Who has not communicated in this cell loses nothing, unless it does so later: then it raises. */
     scope.broken = scope.busy && (kind == MISMATCH || (scope.did && !scope.settling));
     atomic_store(&scope.stop, NO_STOP);
-    explain(&reports[scope.rank], verdict, kind);
+    explain_all(&reports[scope.rank], verdict, kind);
     scope_tell(reports, verdict, kind, left, lefts, youngest(reports, verdict), ours, renewed,
                taken < 0);
     scope_outside_told(scope.told);

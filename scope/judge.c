@@ -111,7 +111,6 @@ const struct record *scope_place(const struct report *report, int comm, int inde
 
 /* ---- unlike collectives ---- */
 
-/* A reduction adds like to like; of other collectives only the lengths are compared. */
 bool scope_alike(const struct record *a, const struct record *b) {
     return a->name == b->name && a->tag == b->tag && a->waiter == b->waiter &&
            (a->size == b->size || a->size < 0 || b->size < 0) && a->detail == b->detail &&

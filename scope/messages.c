@@ -21,13 +21,17 @@ long long scope_bytes(count_t count, MPI_Datatype type) {
 
 /* Says what is wrong with a rank or a tag, in the program's terms: the library would speak of the
  * call that serves this one. */
-int scope_check(const struct call *call, const struct comm *c, int peer, int tag, bool receives) {
+int scope_check(struct call *call, const struct comm *c, int peer, int tag, bool receives) {
     char text[MPI_MAX_ERROR_STRING];
     int code = scope.no_rank;
     const char *name = scope_names[call->name], *way = receives ? "from" : "to";
     const int ranks = c->remote ? c->remote : c->size;
     const bool any_peer = receives && peer == MPI_ANY_SOURCE;
     const bool any_tag = receives && tag == MPI_ANY_TAG;
+    call->peer = peer;
+    call->tag = tag;
+    call->receives = receives;
+    call->checks++;
     if (peer != MPI_PROC_NULL && !any_peer && (peer < 0 || peer >= ranks)) {
         snprintf(text, sizeof text,
                  "%s %s rank %d: no such rank, this communicator's ranks are 0 to %d", name, way,

@@ -36,7 +36,7 @@ static const double end_limit = 10; /* seconds a rank waits for its end after a 
 static char directory[PATH_ROOM - 256]; /* empty: nobody asked */
 static atomic_bool broken;
 
-static bool wanted(void) { return directory[0] != '\0'; }
+bool scope_outside_wanted(void) { return directory[0] != '\0'; }
 
 /* Before main: the environment may change later, and Fortran's calls may come at once. */
 __attribute__((constructor)) static void look_around(void);
@@ -80,7 +80,7 @@ static void mark(const char *what) {
  * file is another's: ranks that do not know of each other may have all but the node in common. */
 void *scope_outside_room(size_t bytes) {
     char path[PATH_ROOM];
-    if (!wanted())
+    if (!scope_outside_wanted())
         return NULL;
     name_of(path, "events", ".bin");
     const int file = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -148,10 +148,19 @@ static void introduce(void) {
 
 typedef void *object; /* PyObject *: Python's header is not needed for this */
 
+bool scope_is_python(void) {
+    static int (*running)(void);
+    static atomic_bool looked;
+    if (!atomic_load(&looked)) {
+        running = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
+        atomic_store(&looked, true);
+    }
+    return running && running();
+}
+
 /* In Python: the lines being executed, innermost first; flushes what was printed. False: it is
  * not Python. */
 static bool python_lines(FILE *to) {
-    int (*running)(void) = dlsym(RTLD_DEFAULT, "Py_IsInitialized");
     int (*ensure)(void) = dlsym(RTLD_DEFAULT, "PyGILState_Ensure");
     void (*release)(int) = dlsym(RTLD_DEFAULT, "PyGILState_Release");
     object (*frame_now)(void) = dlsym(RTLD_DEFAULT, "PyEval_GetFrame");
@@ -161,8 +170,8 @@ static bool python_lines(FILE *to) {
     object (*attribute)(object, const char *) = dlsym(RTLD_DEFAULT, "PyObject_GetAttrString");
     const char *(*utf8)(object) = dlsym(RTLD_DEFAULT, "PyUnicode_AsUTF8");
     int (*execute)(const char *) = dlsym(RTLD_DEFAULT, "PyRun_SimpleString");
-    if (!running || !ensure || !release || !frame_now || !frame_back || !frame_code ||
-        !frame_line || !attribute || !utf8 || !execute || !running())
+    if (!scope_is_python() || !ensure || !release || !frame_now || !frame_back || !frame_code ||
+        !frame_line || !attribute || !utf8 || !execute)
         return false;
     const int held = ensure();
     /* The few objects that are asked for are not given back: the program ends here. */
@@ -180,25 +189,27 @@ static bool python_lines(FILE *to) {
 }
 
 /* Elsewhere: return addresses, as `addr2line` wants them. */
-static void addresses(FILE *to) {
-    void *at[FRAMES];
+static void address(FILE *to, const void *at) {
     Dl_info own, where;
-    const int frames = backtrace(at, FRAMES);
-    if (!dladdr(&scope, &own))
+    if (!dladdr(&scope, &own) || !dladdr(at, &where) || where.dli_fbase == own.dli_fbase ||
+        !where.dli_fname)
         return;
-    for (int i = 0; i < frames; i++) {
-        if (!dladdr(at[i], &where) || where.dli_fbase == own.dli_fbase || !where.dli_fname)
-            continue;
-        const ElfW(Ehdr) *header = where.dli_fbase;
-        /* One lies behind its call; a program of fixed addresses is named by them. */
-        const char *base = header->e_type == ET_EXEC ? NULL : (const char *)where.dli_fbase;
-        fprintf(to, "%#tx\t%s\n", (const char *)at[i] - 1 - base, where.dli_fname);
-    }
+    const ElfW(Ehdr) *header = where.dli_fbase;
+    /* One lies behind its call; a program of fixed addresses is named by them. */
+    const char *base = header->e_type == ET_EXEC ? NULL : (const char *)where.dli_fbase;
+    fprintf(to, "%#tx\t%s\n", (const char *)at - 1 - base, where.dli_fname);
 }
 
-/* Returns whether the program is one in Python. */
+static void addresses(FILE *to) {
+    void *at[FRAMES];
+    const int frames = backtrace(at, FRAMES);
+    for (int i = 0; i < frames; i++)
+        address(to, at[i]);
+}
+
+/* Of this thread. Returns whether the program is one in Python. */
 static bool tell_place(void) {
-    char path[PATH_ROOM], *text = NULL;
+    char path[PATH_ROOM], end[32], *text = NULL;
     size_t length = 0;
     FILE *to = open_memstream(&text, &length);
     if (!to)
@@ -206,7 +217,8 @@ static bool tell_place(void) {
     const bool python = python_lines(to);
     addresses(to); /* behind Python's: it may have called C that calls MPI */
     if (fclose(to) == 0) {
-        name_of(path, "left", ".txt");
+        snprintf(end, sizeof end, "-%d.txt", scope_thread_number());
+        name_of(path, "left", end);
         put(path, text, length);
     }
     free(text);
@@ -332,13 +344,95 @@ __attribute__((visibility("default"))) int timer_create(clockid_t clock, struct 
     return err;
 }
 
+/* ---- errors ---- */
+
+/* Where errors are fatal, as they are by default, the library would speak of the call that serves
+ * the program's, and of no line: a handler of ours stands in its place, and nobody sees that. */
+static MPI_Errhandler ours = MPI_ERRHANDLER_NULL;
+
+bool scope_outside_is_fatal(MPI_Errhandler handler) {
+    return ours != MPI_ERRHANDLER_NULL && handler == ours;
+}
+
+/* `ringside run` says what is left here; then the library ends the program as it would have. */
+void scope_outside_fails(const struct mishap *mishap) {
+    char path[PATH_ROOM], reason[MPI_MAX_ERROR_STRING] = "", *text = NULL;
+    size_t length = 0;
+    int size, class = MPI_ERR_OTHER, code = mishap->fatal_code;
+    FILE *to = open_memstream(&text, &length);
+    PMPI_Error_string(code, reason, &size);
+    PMPI_Error_class(code, &class);
+    if (code == scope.no_rank || code == scope.no_tag || code == scope.no_room)
+        code = class; /* it becomes the exit status */
+    if (to)
+        fprintf(to, "%d\n%s\n%s", scope_thread_number(), mishap->call,
+                *mishap->cut ? mishap->cut : reason);
+    if (to && fclose(to) == 0) {
+        tell_place();
+        name_of(path, "error", ".txt");
+        put(path, text, length);
+    }
+    free(text);
+    PMPI_Comm_set_errhandler(mishap->fatal, MPI_ERRORS_ARE_FATAL);
+    PMPI_Comm_call_errhandler(mishap->fatal, code);
+}
+
+/* An error in a call that the scope serves is told at that call's end. One in another is told by the
+ * name of the library's function that the program has called. */
+static void ends(MPI_Comm *comm, int *code, ...) {
+    if (scope_defers(*comm, *code))
+        return;
+    struct mishap mishap = {.fatal = *comm, .fatal_code = *code};
+    const struct mishap *last = scope_mishap();
+    void *at[FRAMES];
+    Dl_info where;
+    const int frames = backtrace(at, FRAMES);
+    for (int i = 0; i < frames; i++) {
+        const char *name = dladdr(at[i], &where) && where.dli_sname ? where.dli_sname : "";
+        name += strncmp(name, "PMPI_", 5) == 0;
+        if (strncmp(name, "MPI_", 4) == 0)
+            snprintf(mishap.call, sizeof mishap.call, "%s", name);
+    }
+    if (last && last->raised)
+        memcpy(&mishap, last, offsetof(struct mishap, fatal));
+    scope_outside_fails(&mishap);
+}
+
+static void hear_of_errors(void) {
+    static const MPI_Comm both[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
+    if (PMPI_Comm_create_errhandler(ends, &ours) != MPI_SUCCESS)
+        return;
+    for (int i = 0; i < 2; i++) {
+        MPI_Errhandler handler;
+        PMPI_Comm_get_errhandler(both[i], &handler);
+        if (handler == MPI_ERRORS_ARE_FATAL)
+            PMPI_Comm_set_errhandler(both[i], ours);
+        PMPI_Errhandler_free(&handler);
+    }
+}
+
+int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *handler) {
+    const int err = PMPI_Comm_get_errhandler(comm, handler);
+    if (err == MPI_SUCCESS && scope_outside_is_fatal(*handler)) {
+        PMPI_Errhandler_free(handler);
+        *handler = MPI_ERRORS_ARE_FATAL;
+    }
+    return err;
+}
+
+int MPI_Comm_set_errhandler(MPI_Comm comm, MPI_Errhandler handler) {
+    const bool fatal = handler == MPI_ERRORS_ARE_FATAL && ours != MPI_ERRHANDLER_NULL;
+    return PMPI_Comm_set_errhandler(comm, fatal ? ours : handler);
+}
+
 /* ---- the life of a rank ---- */
 
 void scope_outside_before(void) { atomic_store(&any_thread_may_call, false); }
 
 void scope_outside_begin(int threads) {
-    if (!wanted())
+    if (!scope_outside_wanted())
         return;
+    hear_of_errors();
     if (threads >= MPI_THREAD_SERIALIZED)
         atomic_store(&any_thread_may_call, true);
     else
@@ -356,7 +450,7 @@ void scope_outside_begin(int threads) {
 /* Every rank sees to it that the report is there before any of them can end the program. */
 void scope_outside_told(const char *report) {
     char path[PATH_ROOM];
-    if (!wanted() || !report)
+    if (!scope_outside_wanted() || !report)
         return;
     snprintf(path, sizeof path, "%s/report.json", directory);
     if (access(path, F_OK) != 0)
@@ -372,12 +466,15 @@ static void flush(void) {
         fortran(NULL);
 }
 
-/* `ringside run` ends the program as soon as it sees the mark; on another node it leaves one. */
+/* `ringside run` ends the program as soon as it has seen the mark of every stuck thread; on another
+ * node it leaves a mark. */
 static void await_end(void) {
     const struct timespec nap = {.tv_nsec = 20000000};
-    char path[PATH_ROOM];
+    char path[PATH_ROOM], thread[16];
     flush();
-    mark("waits");
+    snprintf(thread, sizeof thread, "-%d", scope_thread_number());
+    name_of(path, "waits", thread);
+    put(path, "", 0);
     snprintf(path, sizeof path, "%s/end", directory);
     for (const double start = scope_now(); scope_now() - start < end_limit;) {
         if (access(path, F_OK) == 0)
@@ -387,15 +484,17 @@ static void await_end(void) {
 }
 
 void scope_outside_left(MPI_Comm comm) {
-    if (!wanted() || !atomic_load(&broken))
+    if (!scope_outside_wanted() || !atomic_load(&broken))
         return;
-    static atomic_bool told;
-    if (!atomic_exchange(&told, true) && tell_place())
+    static _Thread_local bool told;
+    const bool first = !told;
+    told = true;
+    if (first && tell_place())
         await_end();
     MPI_Errhandler handler = MPI_ERRHANDLER_NULL;
     if (PMPI_Comm_get_errhandler(comm, &handler) != MPI_SUCCESS)
         return;
-    bool fatal = handler == MPI_ERRORS_ARE_FATAL;
+    bool fatal = handler == MPI_ERRORS_ARE_FATAL || scope_outside_is_fatal(handler);
 #ifdef MPI_ERRORS_ABORT
     fatal = fatal || handler == MPI_ERRORS_ABORT;
 #endif
@@ -406,7 +505,7 @@ void scope_outside_left(MPI_Comm comm) {
 }
 
 void scope_outside_end(void) {
-    if (!wanted())
+    if (!scope_outside_wanted())
         return;
     if (atomic_load(&broken))
         await_end();
@@ -414,22 +513,43 @@ void scope_outside_end(void) {
 }
 
 void scope_outside_ended(void) {
-    if (wanted())
+    if (scope_outside_wanted())
         mark("done");
 }
 
 void scope_outside_left_over(const char *text) {
     char path[PATH_ROOM];
-    if (!wanted())
+    if (!scope_outside_wanted())
         return;
     snprintf(path, sizeof path, "%s/left-over.json", directory);
     put(path, text, strlen(text));
 }
 
+/* One line a message: communicator, receiver, tag, and the address as above. */
+void scope_outside_sent(const struct unreceived *left, int lefts) {
+    char path[PATH_ROOM], *text = NULL;
+    size_t length = 0;
+    FILE *to = scope_outside_wanted() && lefts > 0 ? open_memstream(&text, &length) : NULL;
+    for (int i = 0; to && i < lefts; i++) {
+        const struct unreceived *m = &left[i];
+        const void *from = scope_sent_from(m->comm, m->dest, m->tag);
+        if (m->source != scope.rank || !from)
+            continue;
+        fprintf(to, "%d\t%d\t%d\t", m->comm, m->dest, m->tag);
+        address(to, from);
+        fputc('\n', to);
+    }
+    if (to && fclose(to) == 0) {
+        name_of(path, "sent", ".txt");
+        put(path, text, length);
+    }
+    free(text);
+}
+
 int MPI_Abort(MPI_Comm comm, int code) {
-    if (wanted() && atomic_load(&broken))
+    if (scope_outside_wanted() && atomic_load(&broken))
         await_end();
-    if (wanted())
+    if (scope_outside_wanted())
         mark("abort");
     return PMPI_Abort(comm, code);
 }

@@ -134,16 +134,21 @@ static void polled(struct report *report, const struct thread *t, int mode, int 
 
 /* What the program's threads do. The main thread waits for a next cell when it is idle; helpers are
  * threads that have not called MPI yet, and may. One that sleeps until another thread wakes it is no
- * proof, as that may be a library's; between two cells, where no thread is left to wake it, it is. */
+ * proof, as that may be a library's; between two cells, where no thread is left to wake it, it is.
+ * Nor is one that rests while Python's lock is with a thread that waits: it may be outside Python. */
 static void waiters(struct report *report, bool idle, int *room) {
     const double now = scope_now();
     const int helpers = atomic_load(&scope.helpers);
     int n = 0, waiting = 0, polling = 0, asleep = 0;
-    for (const struct thread *t = scope.threads; t; t = t->next, n++) {
+    bool locked = false; /* out of Python, by one that waits */
+    for (const struct thread *t = scope.threads; t; t = t->next)
+        locked = locked || (t->waiting && t->holds_python);
+    for (struct thread *t = scope.threads; t; t = t->next, n++) {
         const struct call *call = t->waiting;
         const bool polls = !call && scope_polls(t);
         if (!call && !polls) {
-            asleep += helpers > 0 && !(idle && t->id == getpid()) && scope_sleeps(t);
+            const bool next = idle && t->id == getpid(); /* cell, which may come */
+            asleep += (helpers > 0 && !next && scope_sleeps(t)) || (locked && scope_rests(t));
             continue;
         }
         waiting++;
@@ -154,7 +159,7 @@ static void waiters(struct report *report, bool idle, int *room) {
         const int mode = !polls ? call->mode : all && !t->mixed ? ALL : ANY;
         struct record *r = scope_row(report, WAITER, room);
         if (r) {
-            r->waiter = n;
+            r->waiter = t->number;
             r->kind = mode;
             r->name = name;
         }
@@ -162,9 +167,9 @@ static void waiters(struct report *report, bool idle, int *room) {
         report->name = name;
         report->since = report->since > since ? report->since : since;
         if (polls)
-            polled(report, t, mode, n, room);
+            polled(report, t, mode, t->number, room);
         else
-            needs(report, call, n, room);
+            needs(report, call, t->number, room);
     }
     const int threads = idle ? n - 1 : n; /* the main thread is always one of them */
     const int silent = helpers - (n > 1 ? n - 1 : 0);
@@ -283,8 +288,9 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *text, const c
     }
 }
 
-/* "MPI_Bcast, root 0, 8 B" */
-static void say_place(struct text *text, const struct record *p) {
+/* "MPI_Bcast, root 0, 8 B"; `kinds`: and what kind of number, where that is what does not fit. */
+static void say_place(struct text *text, const struct record *p, bool kinds) {
+    char kind[SCOPE_LIKENESS];
     say(text, "%s", scope_names[p->name]);
     if (p->tag >= 0) {
         say(text, ", root %d", p->tag);
@@ -296,8 +302,8 @@ static void say_place(struct text *text, const struct record *p) {
         say(text, ", %s", scope_operation_name(p->waiter));
     if (p->size >= 0)
         say(text, ", %lld B", p->size);
-    if (*scope_likeness(p->likeness))
-        say(text, " of %s", scope_likeness(p->likeness));
+    if (*scope_likeness(p->likeness, kind) && (kinds || p->waiter != NO_OPERATION))
+        say(text, " of %s", kind);
     if (p->given >= 0)
         say(text, ", hands in %lld B and takes out %lld B", p->given, p->taken);
     if (p->name == CALL_Cart_create) {
@@ -311,22 +317,28 @@ static void say_place(struct text *text, const struct record *p) {
     }
 }
 
-void scope_tell_inside(int name) {
+char *scope_call_words(int name) {
     struct text text = {.at = malloc(256), .room = 256};
     const struct record *place = NULL;
     if (!text.at)
-        return;
+        return NULL;
     for (int i = 0; i < scope.n_comms; i++) {
         const struct comm *c = scope.comms[i];
         if (c->places > 0 && c->place[c->places - 1].name == name)
             place = &c->place[c->places - 1];
     }
     if (place)
-        say_place(&text, place);
+        say_place(&text, place, false);
     else
         say(&text, "%s", scope_names[name]);
-    fprintf(stderr, "Ringside: rank %d was ended within %s\n", scope.rank, text.at);
-    free(text.at);
+    return text.at;
+}
+
+void scope_tell_inside(int name) {
+    char *words = scope_call_words(name);
+    if (words)
+        fprintf(stderr, "Ringside: rank %d was ended within %s\n", scope.rank, words);
+    free(words);
 }
 
 static void say_members(struct text *text, const struct report *report, int comm) {
@@ -388,7 +400,7 @@ static int say_rows(struct text *text, const struct report *report, const struct
         if (kind_of_row == NEEDS) {
             say(text, ",\"targets\":");
             say_targets(text, all, report->rank, r);
-            say(text, ",\"unwaited\":%lld", r->taken);
+            say(text, ",\"unwaited\":%lld,\"thread\":%d", r->taken, r->waiter);
         }
         say(text, "}");
         comma = ",";
@@ -424,7 +436,7 @@ static void say_entered(struct text *text, const struct report *report) {
         const struct record *place = scope_place(report, r->comm, r->index);
         say(text, "%s\"%d\":[%d,\"", comma, r->comm, r->index);
         if (place)
-            say_place(text, place);
+            say_place(text, place, false);
         say(text, "\"]");
         comma = ",";
     }
@@ -443,7 +455,17 @@ static void say_report(struct text *text, const struct report *report, const str
         report->name ? scope_names[report->name] : "", report->since, mode == ANY ? "any" : "all",
         report->cell, report->failed ? "true" : "false");
     const int untold = say_rows(text, report, all, NEEDS);
-    say(text, ",\"untold\":%d,\"posted\":", untold);
+    const char *comma = "";
+    say(text, ",\"untold\":%d,\"threads\":[", untold);
+    for (int i = report->rows - 1; i >= 0; i--) { /* the main thread first */
+        const struct record *r = &report->row[i];
+        if (r->row != WAITER)
+            continue;
+        say(text, "%s{\"thread\":%d,\"call\":\"%s\",\"mode\":\"%s\"}", comma, r->waiter,
+            scope_names[r->name], r->kind == ANY ? "any" : "all");
+        comma = ",";
+    }
+    say(text, "],\"posted\":");
     say_rows(text, report, all, POSTED);
     say(text, ",\"entered\":");
     say_entered(text, report);
@@ -453,13 +475,20 @@ static void say_report(struct text *text, const struct report *report, const str
 static void say_entered_at(struct text *text, const struct report *reports,
                            const struct mismatch *at) {
     const char *comma = "";
+    int kind = 0;
+    bool kinds = false;
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *place = scope_place(&reports[r], at->comm, at->index);
+        kinds = kinds || (place && place->likeness && kind && place->likeness != kind);
+        kind = place && place->likeness ? place->likeness : kind;
+    }
     say(text, "{");
     for (int r = 0; r < scope.size; r++) {
         const struct record *place = scope_place(&reports[r], at->comm, at->index);
         if (!place)
             continue;
         say(text, "%s\"%d\":\"", comma, r);
-        say_place(text, place);
+        say_place(text, place, kinds);
         say(text, "\"");
         comma = ",";
     }

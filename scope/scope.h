@@ -100,7 +100,7 @@ struct record {
     int waiter;   /* NEEDS, WAITER; PLACE: operation */
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
-    int likeness; /* PLACE: of a reduction: what kind of number, 0 where not known */
+    int likeness; /* PLACE: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree.
@@ -238,6 +238,16 @@ struct effort {
     long long tests, sleeps;
 };
 
+/* An error of the library's, or of what a call was given, in the program's terms. */
+struct mishap {
+    int code;       /* what the call returns */
+    bool raised;    /* the scope hands it to the program's handler */
+    char call[256]; /* "MPI_Send to rank 1, tag 5" */
+    char cut[256];  /* of a message that was longer than its receive: says so */
+    MPI_Comm fatal; /* whose handler is to end the program: what for it was told */
+    int fatal_code;
+};
+
 /* A thread of the program that has called MPI. */
 struct thread {
     struct thread *next;
@@ -246,6 +256,12 @@ struct thread {
     struct call *waiting; /* the call in which it waits, if it does */
     clockid_t clock;
     pid_t id;
+    int number; /* the main thread's is 0 */
+    char left[256];       /* what it is told of the call that the last break took it out of */
+    struct mishap mishap; /* what went wrong in its last call */
+    bool holds_python;    /* while it waits, it has Python's lock */
+    bool rests;           /* for the last half second it has hardly been on a core */
+    double looked, used;
 
     /* a loop of unsuccessful tests, and the probe in it, if there is one */
     long long window, tests;
@@ -305,6 +321,7 @@ struct scope {
     int making; /* MPI_Comm_idup that are under way */
     long long serial;
 
+    const void *caller; /* where the call that has the lock was made */
     struct count *counts;
     int n_counts, room_counts;
     const char *unjudged[8]; /* calls that cannot be judged, until the next drain */
@@ -334,6 +351,9 @@ extern struct scope scope;
 struct call {
     double start, pause; /* pause: when it first had to wait, 0 if it never did */
     int name, mode, generation;
+    int peer, tag;   /* as the call was given them, by scope_check */
+    int checks;      /* how many it was given */
+    bool receives;
     bool left;
     bool complete; /* what it waited for was, though it was to be left */
     bool silent;   /* an error of the library's was not handed to the program's handler yet */
@@ -361,6 +381,7 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
     case NO_COMM:                                                  \
         return MPI_ERR_COMM;                                       \
     case GO:                                                       \
+        scope.caller = __builtin_return_address(0);                \
         break;                                                     \
     }
 
@@ -395,6 +416,13 @@ void scope_unlock(void);
 enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm **c);
 /* How it ends: lets go of the lock, and reports an error of the scope's own to the program. */
 int scope_end(const struct call *call, const struct comm *comm, int err);
+/* Notes that a receive had no room for its message; `size`: of the message, 0 where not known. */
+void scope_note_cut(const struct comm *c, const MPI_Status *status, long long size, long long room);
+/* Is this an error of a call that the scope serves, whose end will tell it? */
+bool scope_defers(MPI_Comm comm, int code);
+struct mishap *scope_mishap(void); /* this thread's last; NULL: it never called */
+int scope_thread_number(void);
+bool scope_is_python(void); /* outside.c */
 /* The program does what the scope cannot follow: says so, and proves nothing until a drain. */
 void scope_unjudged(const char *name);
 void scope_event(const struct call *call, const struct comm *comm, int peer, int tag,
@@ -408,6 +436,7 @@ void scope_tested(const struct call *call, bool success);
 bool scope_polls(const struct thread *thread); /* in a loop of tests and nothing else? */
 bool scope_any_polls(void);
 bool scope_sleeps(const struct thread *thread); /* for another thread, and in no call */
+bool scope_rests(struct thread *thread); /* it does not compute */
 bool scope_any_waits(double since);
 void scope_watch_helpers(double now);
 bool scope_helpers_rest(void); /* threads that never called MPI do not compute */
@@ -424,7 +453,12 @@ void scope_outside_before(void);            /* MPI is about to begin */
 void scope_outside_begin(int threads);       /* MPI has begun, with this level of threads asked */
 void scope_outside_told(const char *report); /* of a break, before any call is left */
 void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
-void scope_outside_left_over(const char *text); /* by all ranks, at their end: JSON */
+bool scope_outside_wanted(void);
+bool scope_outside_is_fatal(MPI_Errhandler handler); /* does it end the program, and say why? */
+void scope_outside_fails(const struct mishap *mishap); /* it is to end of this */
+void scope_outside_left_over(const char *text); /* by one rank, at their end: JSON */
+/* By all: where what they have sent, and nobody received, was sent. */
+void scope_outside_sent(const struct unreceived *left, int lefts);
 void scope_outside_end(void);                /* MPI is about to end */
 void scope_outside_ended(void);              /* MPI has ended */
 
@@ -449,10 +483,11 @@ void scope_count(int row, int comm, int peer, int tag, int by);
 void scope_settle_counts(const struct report *reports);
 void scope_forget_counts(void);
 void scope_count_rows(struct report *report, int *room);
+const void *scope_sent_from(int comm, int peer, int tag); /* where the last such send was called */
 
 /* messages.c */
 long long scope_bytes(count_t count, MPI_Datatype type);
-int scope_check(const struct call *call, const struct comm *c, int peer, int tag, bool receives);
+int scope_check(struct call *call, const struct comm *c, int peer, int tag, bool receives);
 int scope_generalized(MPI_Request *request); /* a request of the scope's own, for the program */
 /* The data of a buffer, for the caller to free. */
 int scope_packed(const struct comm *c, const void *buf, count_t count, MPI_Datatype type,
@@ -490,7 +525,8 @@ uint64_t scope_mix_place(uint64_t hash, const struct record *place);
 void scope_hash_last(struct comm *c);
 int scope_operation(MPI_Op op);
 int scope_type(MPI_Datatype type);
-const char *scope_likeness(int likeness); /* in words, "" for none */
+enum { SCOPE_LIKENESS = 64 };
+const char *scope_likeness(int likeness, char text[SCOPE_LIKENESS]);
 const char *scope_operation_name(int operation);
 
 /* comms.c */
@@ -568,6 +604,7 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
                 const struct unreceived *left, int lefts, double seconds, int drained,
                 int renewed, bool failed);
 void scope_tell_inside(int name); /* this rank exits from within that call: says so */
+char *scope_call_words(int name); /* the collective it has entered last, if it was that call */
 void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly);
 /* At the program's end. */

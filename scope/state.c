@@ -4,6 +4,7 @@
 #include "scope.h"
 
 #include <dirent.h>
+#include <dlfcn.h>
 #include <fcntl.h>
 #include <sched.h>
 #include <signal.h>
@@ -66,16 +67,20 @@ bool scope_inside(void) {
     return (own && own->depth > 0) || pthread_equal(pthread_self(), scope.thread);
 }
 
+int scope_thread_number(void) { return own ? own->number : -1; }
+
 int scope_inside_call(void) { return own && own->depth > 0 ? own->name : -1; }
 
 /* Under the lock. NULL: no memory. */
 static struct thread *thread_begins(void) {
+    static int threads;
     struct thread *thread = calloc(1, sizeof *thread);
     if (!thread)
         return NULL;
     thread->attributed = MPI_COMM_NULL;
     pthread_getcpuclockid(pthread_self(), &thread->clock);
     thread->id = gettid();
+    thread->number = threads++;
     thread->next = scope.threads;
     scope.threads = thread;
     scope.epoch++;
@@ -161,6 +166,8 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         own->attributed = MPI_COMM_NULL;
     own->depth++;
     own->name = name;
+    own->mishap.code = own->mishap.fatal_code = MPI_SUCCESS;
+    own->mishap.cut[0] = '\0';
     scope.in_flight = true; /* until a round says otherwise */
     if (!is_test(name)) {
         scope.epoch++;
@@ -211,6 +218,73 @@ static void (*_Atomic listener)(int err);
  * itself; NULL: nobody. */
 void scope_listen(void (*who)(int err)) { atomic_store(&listener, who); }
 
+/* ---- what goes wrong ---- */
+
+void scope_note_cut(const struct comm *c, const MPI_Status *status, long long size,
+                    long long room) {
+    const int peer = scope_peer(c, status->MPI_SOURCE);
+    char *const cut = own->mishap.cut;
+    const int n = snprintf(cut, sizeof own->mishap.cut,
+                           "Message truncated: the message from rank %d, tag %d, is longer than its "
+                           "receive", peer, status->MPI_TAG);
+    if (size > room)
+        snprintf(cut + n, sizeof own->mishap.cut - (size_t)n, ": %lld B into %lld B", size, room);
+    else
+        snprintf(cut + n, sizeof own->mishap.cut - (size_t)n, ", which has room for %lld B", room);
+}
+
+/* Which call failed, and with whom; an error of the scope's own says so itself. */
+static void note_mishap(const struct call *call, const struct comm *c, int err) {
+    struct mishap *const m = &call->thread->mishap;
+    char *words = call->checks ? NULL : scope_call_words(call->name);
+    m->code = err;
+    int n = snprintf(m->call, sizeof m->call, "%s", words ? words : scope_names[call->name]);
+    free(words);
+    const int peer = call->checks == 1 ? scope_peer(c, call->peer) : NO_PEER;
+    if (peer == NO_PEER || *m->cut || n >= (int)sizeof m->call)
+        return;
+    n += snprintf(m->call + n, sizeof m->call - (size_t)n, " %s %s",
+                  call->receives ? "from" : "to", peer == ANY_PEER ? "any rank" : "");
+    if (peer != ANY_PEER)
+        n += snprintf(m->call + n, sizeof m->call - (size_t)n, "rank %d", peer);
+    if (call->tag != MPI_ANY_TAG)
+        snprintf(m->call + n, sizeof m->call - (size_t)n, ", tag %d", call->tag);
+}
+
+struct mishap *scope_mishap(void) { return own ? &own->mishap : NULL; }
+
+bool scope_defers(MPI_Comm comm, int code) {
+    if (!own || own->depth == 0)
+        return false;
+    own->mishap.fatal = comm;
+    own->mishap.fatal_code = code;
+    return true;
+}
+
+/* In mpi4py an error has no more than this to say, and it is asked for where it is shown: of a call
+ * that was left, which of its threads' that was; of another, which it was. */
+int MPI_Error_string(int code, char *string, int *length) {
+    char text[MPI_MAX_ERROR_STRING + 512], who[32] = "";
+    const int err = PMPI_Error_string(code, string, length);
+    if (err || !own || code == MPI_SUCCESS || !scope_is_python())
+        return err;
+    const struct mishap *const m = &own->mishap;
+    const bool whole = code == scope.no_rank || code == scope.no_tag;
+    if (scope_outside_wanted())
+        snprintf(who, sizeof who, "rank %d: ", scope.rank);
+    if (code == scope.code && *own->left)
+        snprintf(text, sizeof text, "%s", own->left);
+    else if (code == m->code)
+        snprintf(text, sizeof text, "%s%s%s%s", who, whole ? "" : m->call, whole ? "" : ": ",
+                 *m->cut ? m->cut : string);
+    else
+        return err;
+    text[MPI_MAX_ERROR_STRING - 1] = '\0';
+    *length = (int)strlen(text);
+    memcpy(string, text, (size_t)*length + 1);
+    return err;
+}
+
 /* Tells the program's handler of an error that the scope has found. Where errors are fatal a library
  * takes their code for its exit status: that of a code of our own would be nobody's. */
 static void raise_error(MPI_Comm comm, int err) {
@@ -218,10 +292,11 @@ static void raise_error(MPI_Comm comm, int err) {
     int length, class = err;
     MPI_Errhandler handler;
     PMPI_Comm_get_errhandler(comm, &handler);
-    if (handler == MPI_ERRORS_ARE_FATAL && PMPI_Error_string(err, text, &length) == MPI_SUCCESS) {
+    const bool fatal = handler == MPI_ERRORS_ARE_FATAL, told = scope_outside_is_fatal(handler);
+    if (fatal && PMPI_Error_string(err, text, &length) == MPI_SUCCESS)
         fprintf(stderr, "%s\n", text);
+    if (fatal || told)
         PMPI_Error_class(err, &class);
-    }
     PMPI_Errhandler_free(&handler);
     PMPI_Comm_call_errhandler(comm, class);
 }
@@ -231,16 +306,23 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
     if (!is_test(call->name))
         scope.epoch++;
     const MPI_Comm handle = comm->handle;
+    struct mishap *const mishap = &call->thread->mishap;
     if (err == scope.code && err != MPI_SUCCESS)
         scope.delivered = true;
+    else if (err != MPI_SUCCESS || mishap->fatal_code != MPI_SUCCESS)
+        note_mishap(call, comm, err != MPI_SUCCESS ? err : mishap->fatal_code);
     call->thread->depth--;
     scope_unlock();
+    mishap->raised = true;
+    if (mishap->fatal_code != MPI_SUCCESS)
+        scope_outside_fails(mishap);
     if (err != MPI_SUCCESS && err == scope.code)
         scope_outside_left(handle);
     if (err != MPI_SUCCESS && (err == scope.no_rank || err == scope.no_tag))
         raise_error(handle, err);
     else if (err != MPI_SUCCESS && (call->silent || err == scope.code))
         PMPI_Comm_call_errhandler(handle, err);
+    mishap->raised = false;
     void (*const who)(int) = atomic_load(&listener);
     if (who && err != MPI_SUCCESS && err != scope.code)
         who(err);
@@ -262,6 +344,19 @@ static void bide(double due, long polls) {
         sched_yield();
 }
 
+static int function_in_python(const char *name) {
+    int (*function)(void) = NULL;
+    void *const at = dlsym(RTLD_DEFAULT, name);
+    memcpy(&function, &at, sizeof at);
+    return function ? function() : 0;
+}
+
+/* mpi4py lets go of Python's lock in its calls, but not where it makes, in one of them, a duplicate
+ * for itself. */
+static bool holds_python(void) {
+    return scope_is_python() && function_in_python("PyGILState_Check");
+}
+
 /* Polls fast at first, as MPI itself would. Where there are more ranks than cores it lets others have
  * the core now and then, not at each poll, which makes a small reduction three times as slow. It
  * yields for some hundred microseconds only, then it sleeps: threads that yield all the time, in several
@@ -270,8 +365,10 @@ static void bide(double due, long polls) {
 int scope_pause(struct call *call) {
     enum { QUICK = 2000, POLLS_PER_YIELD = 8, YIELDS = 64 };
     static const double shortest = 2e-5, longest = 1e-4;
-    if (call->polls++ == 0)
+    if (call->polls++ == 0) {
         call->pause = scope_now();
+        call->thread->holds_python = holds_python();
+    }
     call->thread->waiting = call;
     const bool rest = !scope.in_flight && call->polls > QUICK;
     const bool network = scope.network;
@@ -472,6 +569,17 @@ bool scope_any_polls(void) {
         if (scope_polls(t))
             return true;
     return false;
+}
+
+bool scope_rests(struct thread *t) {
+    const double now = scope_now(), passed = now - t->looked;
+    if (passed > 0.5) {
+        const double used = seconds_of(t->clock);
+        t->rests = t->looked > 0 && used - t->used < 0.15 * passed;
+        t->looked = now;
+        t->used = used;
+    }
+    return t->rests;
 }
 
 static bool is_known(pid_t id) {

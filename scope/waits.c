@@ -46,19 +46,34 @@ long long scope_received(const MPI_Status *status) {
 /* MPICH (5.0.2) forgets now and then that a message was longer than its receive, when two threads
  * of a rank drive the library: its status still tells. */
 int scope_truncated(const struct comm *c, const MPI_Status *status, long long room) {
-    char text[MPI_MAX_ERROR_STRING];
     int cancelled = 0;
     if (scope_received(status) <= room)
         return MPI_SUCCESS;
     PMPI_Test_cancelled(status, &cancelled);
     if (cancelled)
         return MPI_SUCCESS;
-    snprintf(text, sizeof text,
-             "Message truncated: the message from rank %d with tag %d has %lld bytes, and there is room for %lld",
-             status->MPI_SOURCE, status->MPI_TAG, scope_received(status), room);
-    PMPI_Add_error_string(scope.no_room, text);
+    scope_note_cut(c, status, scope_received(status), room);
+    PMPI_Add_error_string(scope.no_room, scope_mishap()->cut);
     PMPI_Comm_call_errhandler(c->handle, scope.no_room); /* as PMPI_Test would have */
     return scope.no_room;
+}
+
+/* The library has told so. MPICH's (5.0.2) status has only what there was room for, and the two
+ * sizes in its text are in either order, where they are at all. */
+static void cut_off(const struct op *op, const MPI_Status *status, int err) {
+    char text[MPI_MAX_ERROR_STRING];
+    int class, length;
+    long long one = 0, other = 0;
+    PMPI_Error_class(err, &class);
+    if (class != MPI_ERR_TRUNCATE || PMPI_Error_string(err, text, &length) != MPI_SUCCESS)
+        return;
+    const char *sizes = strstr(text, " truncated; ");
+    if (sizes)
+        sscanf(sizes, " truncated; %lld bytes received but buffer size is %lld", &one, &other);
+    const long long size = scope_received(status) > op->bytes ? scope_received(status)
+                           : one > other                      ? one
+                                                              : other;
+    scope_note_cut(op->comm, status, size, op->bytes);
 }
 
 /* A request that a break took out: told once to whoever waits for it, then it is gone. */
@@ -98,6 +113,10 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
     *done = 1;
     if (!err && op && op->active && op->kind == RECV)
         err = scope_truncated(op->comm, status, op->bytes);
+    /* Where a handler of the program's, or of ours, returns, MPICH says that all is well. */
+    const int failed = err ? err : scope_mishap()->fatal_code;
+    if (failed && op && op->active && op->kind == RECV && failed != scope.no_room)
+        cut_off(op, status, failed);
     if (op && op->peeked)
         scope_copy_status(status, &op->status);
     if (op && op->peeked && op->failed && !err) { /* the library told it when it was asked */

@@ -163,15 +163,21 @@ def _raised(errors) -> Iterator[str]:
 def plain(error: BaseException) -> str:
     """What an error says; of one that MPICH raised, without the names of its inner functions."""
     text = str(error)
+    return reason(text) if type(error).__module__ == "mpi4py.MPI" else text
+
+
+def reason(text: str, call: str = "") -> str:
+    """What MPICH says of an error in `call`, without the names of its inner functions."""
     head, *stack = text.splitlines() or [""]
-    if type(error).__module__ != "mpi4py.MPI" or not head.endswith(", error stack:") or not stack:
-        return text
-    reason = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1])
-    if found := _TRUNCATED.search(reason):
+    head = head.removeprefix(f"{call}: ").rstrip(".")
+    if not head.endswith(", error stack:") or not stack:
+        return head if call else text
+    why = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1]).rstrip(".")
+    if found := _TRUNCATED.search(why):
         source, tag, *sizes = map(int, found.groups())
         # MPICH (5.0.2) gives the two sizes in either order.
-        reason = (
-            f"the message from rank {source} with tag {tag} has {max(sizes)} bytes, and there is "
-            f"room for {min(sizes)}"
+        why = (
+            f"the message from rank {source}, tag {tag}, is longer than its receive: "
+            f"{max(sizes)} B into {min(sizes)} B"
         )
-    return f"{head.removesuffix(', error stack:')}: {reason}"
+    return f"{head.removesuffix(', error stack:')}: {why}"

@@ -24,7 +24,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from ringside import kernels, mpi, processes
-from ringside.errors import RunError, alone
+from ringside.errors import RunError, alone, reason
 from ringside.watch import waitfor
 
 DEADLOCK, MISMATCH, SUSPECTED = 120, 121, 122
@@ -34,6 +34,7 @@ TICK = 0.05  # seconds between two looks at the run's directory
 SAMPLE = 0.5  # seconds between two looks at the ranks' shared memory
 LAST_WORDS = 2.0  # seconds the stuck ranks get after a verdict, to say where they were
 PATIENCE = 5.0  # seconds mpiexec gets to end, each time it is asked more firmly
+MANY_ERRORS = 3  # told one by one; more of them say the same
 MANY_RANKS = 32  # beyond which a verdict speaks of the stuck ones only
 MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer shapes
 
@@ -376,12 +377,13 @@ def _report(directory: Path) -> dict | None:
 
 
 def _all_said(run: Run) -> bool:
-    """Whether every stuck rank has come to where it waits for its end."""
+    """Whether every stuck thread has come to where it waits for its end."""
     left = {s["rank"] for s in run.report["states"] if s["state"] in waitfor.WAITING}
     left &= set(run.report["ranks"]) or left
     left -= {s["rank"] for s in run.report["states"] if s["call"] == "MPI_Finalize"}
-    waiting = {int(path.name.split("-")[1]) for path in run.directory.glob("waits-*-*[0-9]")}
-    return left <= waiting
+    threads = {(r, t["thread"]) for r in left for t in run.report["states"][r]["threads"]}
+    names = (path.name.split("-") for path in run.directory.glob("waits-*-*-*[0-9]"))
+    return threads <= {(int(rank), int(thread)) for _, rank, _, thread in names}
 
 
 def _started(directory: Path) -> dict[int, tuple[int, int]]:
@@ -471,7 +473,7 @@ def _strangers(plan: Plan, notes: list[dict]) -> str:
     return alone(one["host"], 0, plan.ranks, family, "--mpiexec 'srun --mpi={}'")
 
 
-def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
+def _verdict_lines(report: dict, places: dict[int, dict[int, str]]) -> Iterator[str]:
     """The verdict's first sentence, calls that do not fit, what every rank does and where, and what
     became of it."""
     verdict = waitfor.verdict(report)
@@ -482,28 +484,34 @@ def _verdict_lines(report: dict, places: dict[int, str]) -> Iterator[str]:
         yield from (f"  {calls}" for calls in waitfor.alike(entered))
         yield "By the time this was found:"
     told = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
+    order = waitfor.odd_first(entered)
+    told = sorted(told, key=lambda s: order.index(s["rank"]) if s["rank"] in order else len(states))
     for state in told:
-        place = places.get(state["rank"])
-        line = waitfor.line(state)
+        there = places.get(state["rank"], {})
+        line = waitfor.line(state, there)
         if state["call"] == "MPI_Finalize":
             line = f"rank {state['rank']}: MPI_Finalize, the end of its program"
-        yield f"  {line}" + (f", {place}" if place else "")
+        elif state["state"] not in waitfor.WAITING and there:
+            line += f", {there[min(there)]}"
+        yield f"  {line}"
     if len(told) < len(states):
         yield f"  ({len(states) - len(told)} ranks more)"
     status = _STATUS.get(report["kind"], DEADLOCK)
     yield f"Ringside: the program was ended; the exit status is {status}."
 
 
-def _places(directory: Path) -> dict[int, str]:
-    """Where in its source each rank made the call it was stuck in, as far as that is known."""
-    found = {}
+def _places(directory: Path) -> dict[int, dict[int, str]]:
+    """Where in its source each thread of each rank made the call it was stuck in, or that failed,
+    as far as that is known."""
+    found: dict[int, dict[int, str]] = {}
     for path in directory.glob("left-*.txt"):
         frames = [line.split("\t") for line in path.read_text(errors="replace").splitlines()]
         frames = [frame for frame in frames if len(frame) == 3] or frames
         places = (_line(*frame) if len(frame) == 3 else _place(*frame) for frame in frames)
         place = next(filter(None, places), None)
         if place:
-            found[int(path.name.split("-")[1])] = place
+            _, rank, _, thread = path.stem.split("-")
+            found.setdefault(int(rank), {})[int(thread)] = place
     return found
 
 
@@ -521,7 +529,7 @@ def _place(address: str, binary: str) -> str | None:
         return None
     try:
         said = subprocess.run(
-            ["addr2line", "-f", "-s", "-e", binary, address],
+            ["addr2line", "-C", "-f", "-s", "-e", binary, address],
             capture_output=True,
             text=True,
             timeout=10,
@@ -540,10 +548,11 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     code = run.process.returncode
     _warn(plan, notes)
     _tell_left_over(run.directory)
+    failed = _tell_errors(run.directory)
     if run.interrupted:
         return 128 + run.interrupted
     first = first_end(run.directory)
-    if first and not list(run.directory.glob("abort-*")):
+    if first and not failed and not list(run.directory.glob("abort-*")):
         rank, status, where = first
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
@@ -557,6 +566,19 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
             )
             return os.WEXITSTATUS(status) or code  # not of those that mpiexec then ended
     return 128 - code if code < 0 else code
+
+
+def _tell_errors(directory: Path) -> bool:
+    """Which call an error has ended, where, and of what; whether one has."""
+    errors = sorted(directory.glob("error-*.txt"), key=lambda path: path.stat().st_mtime)
+    places = _places(directory) if errors else {}
+    for path in errors[:MANY_ERRORS]:
+        rank = int(path.name.split("-")[1])
+        thread, call, text = path.read_text(errors="replace").split("\n", 2)
+        place = places.get(rank, {}).get(int(thread))
+        where = f", {place}" if place else ""
+        _say(f"Ringside: rank {rank}: {call or 'a call'}{where}: {reason(text, call)}.")
+    return bool(errors)
 
 
 def first_end(directory: Path) -> tuple[int, int, str] | None:
@@ -596,10 +618,28 @@ def _tell_left_over(directory: Path) -> None:
     with contextlib.suppress(FileNotFoundError):
         left = json.loads((directory / "left-over.json").read_text())
         if left["unreceived"]:
+            places = _sent(directory)
+            for message in left["unreceived"][:MANY_ERRORS]:
+                key = tuple(message[name] for name in ("source", "comm", "dest", "tag"))
+                if key in places:
+                    message["place"] = _place(*places[key])
             which = waitfor.unreceived(left["unreceived"], left["untold"])
             _say(f"{which}, when the program ended.")
         if left["partly"]:
             _say(f"{waitfor.half_entered(left['partly'])}, up to the program's end.")
+
+
+def _sent(directory: Path) -> dict[tuple[int, ...], tuple[str, str]]:
+    """Of messages that nobody received, by sender, communicator, receiver and tag: the address of
+    the call that sent the last of them, and in which binary."""
+    found = {}
+    for path in directory.glob("sent-*.txt"):
+        rank = int(path.name.split("-")[1])
+        for line in path.read_text(errors="replace").splitlines():
+            *message, address, binary = line.split("\t") if line.count("\t") == 4 else ("", "")
+            if message:
+                found[rank, *map(int, message)] = address, binary
+    return found
 
 
 def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:

@@ -5,7 +5,8 @@ go on. Here its report becomes something to read.
 """
 
 import re
-from collections.abc import Collection, Iterable, Sequence
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ringside.errors import PREFIX
@@ -72,7 +73,7 @@ def verdict(report: dict) -> Verdict:
         case "suspected":
             advice = [_no_proof(report["quiet"])]
         case _:
-            calls = {states[rank]["call"] for rank in stuck}
+            calls = {thread["call"] for rank in stuck for thread in threads(states[rank])}
             advice = [words for call, words in _BY_MPI4PY.items() if call in calls]
             advice += [words for rank in stuck if (words := _unwaited(states[rank]))][:2]
             advice += _half(report)
@@ -197,7 +198,8 @@ def _left_over(message: dict) -> str:
     what = "1 message" if count == 1 else f"{count} messages"
     where = "" if message["comm"] == 0 else f", communicator {message['comm']}"
     ends = f"from rank {message['source']} to rank {message['dest']}"
-    return f"{what} {ends} (tag {message['tag']}{where})"
+    sent = f", sent at {message['place']}" if message.get("place") else ""
+    return f"{what} {ends} (tag {message['tag']}{where}){sent}"
 
 
 def edges(states: Sequence[dict]) -> tuple[Edge, ...]:
@@ -206,13 +208,14 @@ def edges(states: Sequence[dict]) -> tuple[Edge, ...]:
     for state in states:
         if state["state"] not in WAITING:
             continue
-        for need in state["needs"]:
-            enough = state["mode"] == "any" or _from_anyone(need)
-            for target in need.get("targets", ()):
-                pair = state["rank"], target
-                label = found[pair].label if pair in found else _label(state["call"], need)
-                enough = enough and (pair not in found or found[pair].enough)
-                found[pair] = Edge(*pair, label, enough)
+        for thread in threads(state):
+            for need in thread["needs"]:
+                enough = thread["mode"] == "any" or _from_anyone(need)
+                for target in need.get("targets", ()):
+                    pair = state["rank"], target
+                    label = found[pair].label if pair in found else _label(thread["call"], need)
+                    enough = enough and (pair not in found or found[pair].enough)
+                    found[pair] = Edge(*pair, label, enough)
     return tuple(found.values())
 
 
@@ -249,8 +252,22 @@ def _after(arrows: Iterable[Edge]) -> dict[int, set[int]]:
     return after
 
 
-def line(state: dict) -> str:
-    """What one rank is doing, e.g. "rank 0: MPI_Send to rank 1 (tag 0, 40 MB)"."""
+def threads(state: dict) -> list[dict]:
+    """The state of each of a rank's threads that wait, its main thread first."""
+    several, needs = state.get("threads", ()), state["needs"]
+    if len(several) < 2:
+        return [state | one for one in several] or [state]
+    return [
+        state | one | {"needs": [need for need in needs if need["thread"] == one["thread"]]}
+        for one in several
+    ]
+
+
+def line(state: dict, places: Mapping[int, str] | None = None) -> str:
+    """What one rank is doing, e.g. "rank 0: MPI_Send to rank 1 (tag 0, 40 MB)".
+
+    places: where in its source each of the threads that wait is, by their numbers.
+    """
     rank, call = state["rank"], state["call"]
     if state["state"] == "idle":
         return f"rank {rank}: idle"
@@ -258,6 +275,26 @@ def line(state: dict) -> str:
         return f"rank {rank}: computing"
     if state["state"] == "under way":
         return f"rank {rank}: {call}, its message is on the network"
+    places = places or {}
+    doing: Counter[str] = Counter()
+    for thread in threads(state):
+        place = places.get(thread.get("thread"))
+        doing[_doing(thread) + (f", {place}" if place else "")] += 1
+    main = next(iter(doing))
+    doing[main] -= 1
+    beside = [
+        f"; in {'another thread' if count == 1 else f'{count} other threads'} {words}"
+        for words, count in doing.items()
+        if count
+    ]
+    unjudged = ", ".join(state.get("unjudged", ()))
+    aside = f" (not judged: {unjudged})" if unjudged else ""
+    return f"rank {rank}: {main}{''.join(beside)}{aside}"
+
+
+def _doing(state: dict) -> str:
+    """What one thread that waits is doing."""
+    call = state["call"]
     started = call.startswith(("MPI_Wait", "MPI_Test", "MPI_Request"))  # by an earlier call
     needs = [words for need in state["needs"] if (words := _need(need, started))]
     joint = " or " if state["mode"] == "any" else " and "
@@ -268,9 +305,7 @@ def line(state: dict) -> str:
         TESTS
     )  # else it waits, and a thread beside it rests
     loop = "a loop of " if state["state"] == "polling" and tests else ""
-    unjudged = ", ".join(state.get("unjudged", ()))
-    aside = f" (not judged: {unjudged})" if unjudged else ""
-    return f"rank {rank}: {loop}{call}" + (f" {what}" if what else "") + aside
+    return f"{loop}{call}" + (f" {what}" if what else "")
 
 
 def size(count: float) -> str:
@@ -468,9 +503,25 @@ def entered(report: dict) -> dict[int, str]:
 def alike(calls: dict[int, str]) -> list[str]:
     """The same in words, ranks in the same call together: "ranks 1 and 2: MPI_Barrier"."""
     groups: dict[str, list[int]] = {}
-    for rank, words in calls.items():
-        groups.setdefault(words, []).append(rank)
+    for rank in odd_first(calls):
+        groups.setdefault(calls[rank], []).append(rank)
     return [f"{in_words(ranks)}: {words}" for words, ranks in groups.items()]
+
+
+def odd_first(calls: dict[int, str]) -> list[int]:
+    """The ranks, those first whose call the fewest made, then those whose root the fewest gave,
+    and so on: of ranks that are alike in one thing the next decides."""
+
+    def company(rank: int) -> list[int]:
+        words = calls[rank].split(", ")
+        if f"root {rank}" in words:  # what it hands in, or takes out, is as it is for no other
+            words = [word for word in words if not word.startswith("hands in")]
+        beginnings = (", ".join((*words[: n + 1], "")) for n in range(len(words)))
+        return [sum(f"{w}, ".startswith(b) for w in calls.values()) for b in beginnings] + [
+            len(calls)
+        ]
+
+    return sorted(calls, key=lambda rank: (company(rank), rank))
 
 
 def _no_proof(quiet: float) -> str:
@@ -524,8 +575,13 @@ def _collective(need: dict, states: Sequence[dict], stuck: Sequence[int]) -> str
     missing = [m for m in missing if states[m]["state"] not in GOING_ON] or missing
     if not missing:
         return None
-    waiting = [r for r in stuck if any(_same_place(need, other) for other in states[r]["needs"])]
-    calls = sorted({states[rank]["call"] for rank in waiting})
+    in_it = {
+        rank: thread["call"]
+        for rank in stuck
+        for thread in threads(states[rank])
+        if any(_same_place(need, other) for other in thread["needs"])
+    }
+    waiting, calls = list(in_it), sorted(set(in_it.values()))
     alike = [m for m in missing if [states[m]["call"]] == calls]
     if alike and calls[0] in _MADE_OF:
         what, rule = _MADE_OF[calls[0]]
