@@ -225,6 +225,10 @@ static void all_and_any(void) {
     mode(0, ANY);
     expect("waitany: one of two can come", RUNNING, "...");
 
+    start(3);
+    receives(0, 2, 0), receives(0, 1, 0), receives(1, 0, 0);
+    expect("waitall: the first of two can come", DEADLOCK, "xx.");
+
     start(2);
     receives(0, 1, 0), need(0, UNKNOWN, 0, 0), receives(1, 0, 0);
     expect("waitall with one nobody knows, and one stuck", DEADLOCK, "xx");
