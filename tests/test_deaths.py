@@ -97,3 +97,9 @@ def test_a_job_that_ended_without_a_word_need_not_have_lost_a_node(run):
     record = death(run, "", [], None, "job 7 has ended") | {"job": "job 7 has ended"}
     said = str(_job_over(record, "ringside.start(4)"))
     assert "a node may have been lost" in said and "or the job was ended from outside" in said
+
+
+def test_where_a_node_may_have_been_lost_the_jobs_nodes_are_named(run):
+    record = death(run, "", [], None, "job 7 failed") | {"job": "job 7 failed", "nodes": "n[1-4]"}
+    said = str(_job_over(record, "ringside.start(4)"))
+    assert "a node may have been lost, one of n[1-4] (sinfo -n 'n[1-4]' shows it" in said

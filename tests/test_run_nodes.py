@@ -1,5 +1,7 @@
-"""`ringside run` in a job of Slurm over four nodes, each with a /tmp of its own."""
+"""`ringside run` over four nodes of a Slurm, each with a /tmp of its own; and a notebook's job
+there: how its ranks lie on the nodes, and how it ends."""
 
+import os
 import sys
 from pathlib import Path
 
@@ -7,6 +9,7 @@ import pandas as pd
 import pytest
 from ranks import compiled
 from slurm import nodes
+from test_slurm import Notebook
 
 from ringside import mpi
 
@@ -58,16 +61,21 @@ srun --mpi=none find /dev/shm -type f >>left.out
 
 
 @pytest.fixture(scope="module")
-def said(tmp_path_factory) -> Path:
+def slurm(tmp_path_factory):
+    with nodes.running(tmp_path_factory.mktemp("slurm")) as slurm:
+        yield slurm
+
+
+@pytest.fixture(scope="module")
+def said(slurm) -> Path:
     """The folder of all these runs, when they have ended."""
-    home = tmp_path_factory.mktemp("slurm")
-    with nodes.running(home) as slurm:
-        (home / "ring.c").write_text(RING)
-        compiled(home, home / "ring.c")
-        (home / "size.py").write_text("from mpi4py import MPI; print(MPI.COMM_WORLD.size)")
-        (home / "job.sh").write_text(SCRIPT.format(python=sys.executable))
-        words = f"cd {home} && exec salloc --quiet -n 4 -N 4 bash job.sh"
-        slurm.said("bash", "-c", words, limit=LIMIT)
+    home = slurm.home
+    (home / "ring.c").write_text(RING)
+    compiled(home, home / "ring.c")
+    (home / "size.py").write_text("from mpi4py import MPI; print(MPI.COMM_WORLD.size)")
+    (home / "job.sh").write_text(SCRIPT.format(python=sys.executable))
+    words = f"cd {home} && exec salloc --quiet -n 4 -N 4 bash job.sh"
+    slurm.said("bash", "-c", words, limit=LIMIT)
     return home
 
 
@@ -123,3 +131,22 @@ if BY_SRUN:
     def test_srun_begins_a_program_that_loads_no_library_by_itself(said):
         """It does not say of which library its ranks are: this environment's then."""
         assert lines(said, "python") == ["4"] * 4 + ["status 0"]
+
+
+def test_ranks_that_do_not_come_out_even_lie_on_the_nodes_as_srun_puts_them(slurm):
+    """And a job that its notebook ends is none that was cancelled, and leaves nothing."""
+    notebook = Notebook(slurm)
+    ten = f"ringside.start(10, launcher='slurm', nodes=4, timeout={LIMIT})"
+    notebook.run(f"cluster = {ten}", LIMIT)
+    where = "import os; there = os.uname().nodename, os.environ['SLURM_JOB_ID']"
+    found = notebook.run(f"cluster.view.execute({where!r}); cluster.view['there']")["value"]
+    assert [host for host, _ in found] == [f"n{i}" for i in (1, 1, 1, 2, 2, 2, 3, 3, 4, 4)]
+    notebook.run(f"from ringside.cluster import jobs; jobs.FINISH_LIMIT = {LIMIT}; cluster.stop()")
+    notebook.close()
+    said = slurm.said("scontrol", "--oneliner", "show", "job", found[0][1])
+    assert " JobState=COMPLETED " in said and " ExitCode=0:0 " in said
+    for name in slurm.nodes:
+        left = slurm.said(
+            "find", "/tmp", "/dev/shm", "-maxdepth", "1", "-user", str(os.getuid()), node=name
+        )
+        assert not [file for file in left.split() if "hydra" in file or "/dev/shm/" in file], left

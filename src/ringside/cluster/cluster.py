@@ -669,6 +669,9 @@ def _how(record: dict) -> str:
 def _job_over(record: dict, again: str) -> RankDied:
     """What is said of ranks whose job has ended with them; `again` asks for another."""
     who = f"{_how(record)}, and with it its job" if _by_itself(record) else record["job"]
+    nodes = record.get("nodes")
+    which = f", one of {nodes} (sinfo -n '{nodes}'" if nodes else " (sinfo"
+    lost = f"a node may have been lost{which} shows it, in a while)"
     if record["signal"] == signal.SIGKILL:
         who += (
             ". Signal 9 is how a system or Slurm ends what takes more memory than there is: use "
@@ -676,13 +679,10 @@ def _job_over(record: dict, again: str) -> RankDied:
         )
     elif record["signal"] not in (None, signal.SIGTERM) and not record["where"]:
         # MPI libraries crash where another node is lost.
-        who += ". No line of a cell is known for it: a node may have been lost (sinfo shows them)"
+        who += f". No line of a cell is known for it: {lost}"
     elif not _by_itself(record) and re.search(r"job \d+ (failed|has ended)$", who):
         # So does their mpiexec, long before Slurm misses the node.
-        who += (
-            ". No rank has said why: a node may have been lost (sinfo shows them, in a while), or "
-            "the job was ended from outside"
-        )
+        who += f". No rank has said why: {lost}, or the job was ended from outside"
     text = (
         f"{who}. The ranks' variables are gone. cluster = {again} asks for another job; then "
         f"{_AGAIN}"

@@ -10,6 +10,7 @@ import shlex
 import subprocess
 import time
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
@@ -20,6 +21,7 @@ from ringside.errors import ClusterError
 
 ANSWER = 20.0  # seconds for Slurm to answer a command
 CANCEL_LIMIT = 60.0  # seconds in which it is asked again and again to end a job
+FINISH_LIMIT = 3.0  # seconds for a job to end by itself when it is asked to
 SETTLED = 1.0  # seconds after which a job that was being submitted would be seen
 # A job that is COMPLETING has no ranks any more, or none that go on.
 _WAITING = {"PENDING", "CONFIGURING", "REQUEUED", "REQUEUE_HOLD", "SPECIAL_EXIT"}
@@ -192,15 +194,15 @@ def setup_lines(setup: tuple[str, ...]) -> list[str]:
     return [f"trap {shlex.quote(say)} ERR", *setup, "trap - ERR"]
 
 
-def begin(n: int, per_node: int) -> str:
-    """The command that begins n ranks of a program in a job, so many on a node, with this
+def begin(n: int, nodes: int) -> str:
+    """The command that begins n ranks of a program in a job on so many nodes, evenly, with this
     environment's MPI."""
     if mpi.kind() == "openmpi":  # with its own mpiexec, as Slurm's PMIx need not be there
-        return f"{_mpiexec()} -n {n} --map-by ppr:{per_node}:node:oversubscribe"
+        return f"{_evenly(n, nodes)} {_mpiexec()} -n {n} --map-by slot:oversubscribe"
     return "srun --mpi=pmi2 --kill-on-bad-exit=1"
 
 
-def begin_engines(n: int, per_node: int) -> str:
+def begin_engines(n: int, nodes: int) -> str:
     """The same for engines.
 
     Slurm's PMI (22.05) cuts off lines of over 1,024 bytes, and what MPICH's ranks (5.0) tell each
@@ -208,8 +210,17 @@ def begin_engines(n: int, per_node: int) -> str:
     anything in a Python that has read much. So its own mpiexec begins those.
     """
     if mpi.kind() == "openmpi":
-        return begin(n, per_node)
-    return f"env -u SLURM_NTASKS_PER_NODE {_mpiexec()} -launcher slurm -n {n} -ppn {per_node}"
+        return begin(n, nodes)
+    return f"{_evenly(n, nodes)} {_mpiexec()} -launcher slurm -n {n}"
+
+
+def _evenly(n: int, nodes: int) -> str:
+    """Has an mpiexec put the ranks on the nodes as srun would: where they do not come out even, the
+    first nodes have one more. Slurm's own account allows each node the most that one has."""
+    few, more = divmod(n, nodes)
+    counts = [(few + 1, more), (few, nodes - more)]
+    slots = ",".join(f"{ranks}(x{count})" for ranks, count in counts if count)
+    return f"env -u SLURM_NTASKS_PER_NODE SLURM_TASKS_PER_NODE='{slots}'"
 
 
 def _mpiexec() -> str:
@@ -261,6 +272,19 @@ def forget(run: Path, name: str) -> None:
     new.replace(run / "jobs")
 
 
+def finish(run: Path) -> None:
+    """Ask the jobs of the cluster in `run` to end by themselves, for which their scripts have a
+    trap, and wait for it: Slurm counts such a job as COMPLETED."""
+    deadline = time.monotonic() + FINISH_LIMIT
+    for name in noted(run):
+        with suppress(ClusterError):
+            if (job := look(name)) is None or job.state != "RUNNING":
+                continue
+            ask("scancel", "--batch", "--signal=USR1", job.id)
+            while (job := look(name)) and not job.over and time.monotonic() < deadline:
+                time.sleep(0.2)
+
+
 def cancel(run: Path, limit: float = CANCEL_LIMIT) -> bool:
     """End all jobs of the cluster in `run`, also one that is just being submitted. False: Slurm was
     silent for `limit` seconds, and what it may have stays noted."""
@@ -269,8 +293,9 @@ def cancel(run: Path, limit: float = CANCEL_LIMIT) -> bool:
         gone_since = None
         while time.monotonic() < deadline:
             try:
-                ask("scancel", f"--user={os.getuid()}", f"--name={name}")
                 job = look(name)
+                if job is None or not job.over:
+                    ask("scancel", f"--user={os.getuid()}", f"--name={name}")
             except ClusterError:  # silent for the moment
                 gone_since = None
             else:

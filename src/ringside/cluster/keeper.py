@@ -301,7 +301,8 @@ class Keeper:
     async def _job_died(self, how: dict, said: str) -> None:
         """Ranks of a job are gone, and no others are started. That is noted before their cell is
         ended, and before Slurm is asked to end what is left of the job, as it may be silent."""
-        self.deaths.append(how | {"uuids": self._client.uuids(), "job": said})
+        nodes = self.job.nodes if self.job is not None else ""
+        self.deaths.append(how | {"uuids": self._client.uuids(), "job": said, "nodes": nodes})
         self.error = f"{said}. cluster = {call(self.n, self.asked)} asks for another"
         self._become("failed")
         await self._end_ranks(grace=0)
@@ -314,7 +315,8 @@ class Keeper:
         self._watched = {}
         uuids = self._forget(n or self.n)
         files.end_ranks(self.run, grace)
-        if _RANKS in self._cluster.engines:
+        if launcher := self._cluster.engines.get(_RANKS):
+            launcher.well = grace > 0
             await self._cluster.stop_engines(_RANKS)
         return uuids
 

@@ -219,6 +219,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
     """n ranks as one job. `job`: what Slurm has said of it last."""
 
     asked = Any()
+    well = False  # whether the ranks, when they are stopped, are as they should be
     engine_cmd = List(Unicode(), [sys.executable, "-P", "-m", "ringside.engine"])
     job = Any(None)
     _name = ""
@@ -245,7 +246,7 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
 
     def write_batch_script(self, n=1):
         """Write the job's script."""
-        begin = self.asked.begin or jobs.begin_engines(n, per_node(n, self.asked))
+        begin = self.asked.begin or jobs.begin_engines(n, self.asked.nodes)
         wanted = {"RINGSIDE_RANKS": str(n), **self.get_env()}
         exports = [f"export {name}={shlex.quote(text)}" for name, text in wanted.items()]
         lines = [
@@ -253,10 +254,11 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
             *(f"#SBATCH --{name}={shlex.quote(text)}" for name, text in self.options(n).items()),
             "#SBATCH --no-requeue",
             *jobs.OPENING,
+            "trap 'kill $! || true; wait $! || true; exit 0' USR1  # sent by cluster.stop()",
             *jobs.setup_lines(self.asked.setup),
             *exports,
             f"export PATH={shlex.quote(str(Path(sys.prefix) / 'bin'))}:$PATH",
-            f"{begin} {shlex.join(self.engine_cmd)}",
+            f"{begin} {shlex.join(self.engine_cmd)} & wait $!",
         ]
         self.script.write_text("\n".join(lines) + "\n")
         self.script.chmod(0o700)
@@ -330,6 +332,8 @@ class SlurmLauncher(launcher.SlurmEngineSetLauncher):
         """End the job, and wait a moment until it is over."""
         if self._following is not None:
             self._following.cancel()
+        if self.well:
+            jobs.finish(self.run)
         jobs.cancel(self.run)  # in this thread: a process that ends begins no others
         self.notify_stop({"exit_code": None, "said": f"job {self.job_id} was ended"})
 

@@ -261,9 +261,10 @@ def require_all(MPI) -> None:
         sys.exit(f"{PREFIX} {alone(host, rank, wanted, family, begin)}")
 
 
-def forget_shared_memory(MPI) -> None:
-    """Remove the names of what the ranks of a node share, which they keep: Slurm ends ranks by
-    SIGKILL, when another crashed or the time is over, and nobody on their node would remove it."""
+def leave_no_files(MPI, begun: float) -> None:
+    """Remove the names of what the ranks of a node share, which they keep, and what MPICH's mpiexec
+    has put down for them since they have `begun`: Slurm ends ranks by SIGKILL, when another crashed
+    or the time is over, and nobody on their node would remove it."""
     from ringside.watch import scope
 
     near = MPI.COMM_WORLD.Split_type(MPI.COMM_TYPE_SHARED)
@@ -272,6 +273,10 @@ def forget_shared_memory(MPI) -> None:
         near.Sendrecv(bytearray(1), to, recvbuf=bytearray(1), source=source)
     near.Barrier()
     processes.remove(processes.shared_memory([os.getpid()]))
+    for file in Path("/tmp").glob("hydra_hwloc_xmlfile_*"):
+        with suppress(OSError):  # another user's, or gone
+            if file.stat().st_mtime > begun - 1:
+                file.unlink()
     near.Free()
     scope.clear()
 
@@ -315,7 +320,7 @@ def refuse_to_finalize():
 
 def main() -> None:
     """Run one engine until its cluster ends."""
-    run = Path(os.environ["RINGSIDE_RUN"])
+    run, begun = Path(os.environ["RINGSIDE_RUN"]), time.time()
     rank = launch_rank()
     told = go_on_in_a_child(rank) if "RINGSIDE_JOB" in os.environ else None
     fault_log = run / f"rank-{rank}.fault"
@@ -336,7 +341,7 @@ def main() -> None:
 
     if "RINGSIDE_JOB" in os.environ:
         require_all(MPI)
-        forget_shared_memory(MPI)
+        leave_no_files(MPI, begun)
         (run / f"rank-{rank}.node").write_text(socket.gethostname())
         if told is not None:
             os.write(told, b"1")

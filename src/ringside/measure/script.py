@@ -76,7 +76,7 @@ def text(plan: Plan, measured: list[Point], path: Path, name: str) -> str:
     one = measured[0]
     asked = _options(plan, measured, path.with_suffix(".log"), name)
     body = _BODY.replace("@kill_after@", str(KILL_AFTER)).replace("@tidy@", str(TIDY))
-    begin = plan.slurm.begin or jobs.begin(one.ranks, one.ranks // one.nodes)
+    begin = plan.slurm.begin or jobs.begin(one.ranks, one.nodes)
     body = body.replace("@begin@", begin)
     lines = [
         "#!/bin/bash",
