@@ -42,6 +42,13 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/.*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) \(")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".f", ".f90", ".F90", ".f08")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+# MPI itself and what leads to it from Fortran, C++ and Java, wherever it is installed; and what of
+# these, or of a profiler, is compiled into the program.
+_MPI_LIBRARY = re.compile(
+    r"lib(mpi|mpich|mpi_(mpifh|usempi\w*|cxx|java|abi|ilp64|cray|gnu|gtl|intel|nvidia|amd|aocc)\w*"
+    r"|mpi(ch)?(fort|f90|cxx|java)\w*)\.so"
+)
+_BINDING = ("MPI_", "PMPI_", "_ZN3MPI", "_ZNK3MPI", "__pyx_")
 
 
 @dataclass(frozen=True)
@@ -524,8 +531,11 @@ def _line(number: str, file: str, function: str) -> str | None:
 
 
 def _place(address: str, binary: str) -> str | None:
-    """ "ring.c:12, in shift", from the program's own symbols; None in a library of the system."""
+    """ "ring.c:12, in shift", from the program's own symbols; None in a library of the system or
+    of MPI."""
     if not Path(binary).exists() or str(Path(binary).resolve()).startswith(_SYSTEM):
+        return None
+    if _MPI_LIBRARY.match(Path(binary).name):
         return None
     try:
         said = subprocess.run(
@@ -537,7 +547,7 @@ def _place(address: str, binary: str) -> str | None:
         ).stdout.splitlines()
     except (OSError, subprocess.TimeoutExpired):
         return None
-    if len(said) < 2 or said[0] == "??" or said[0].startswith(("MPI_", "PMPI_", "mpi_", "__pyx_")):
+    if len(said) < 2 or said[0] == "??" or said[0].startswith(_BINDING):
         return None
     line = said[1].split(" ")[0]
     return f"in {said[0]}" if line.startswith("?") else f"{line}, in {said[0]}"
