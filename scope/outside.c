@@ -344,7 +344,32 @@ __attribute__((visibility("default"))) int timer_create(clockid_t clock, struct 
     return err;
 }
 
-/* ---- errors ---- */
+/* ---- the end, by a verdict or by an error ---- */
+
+/* What the program has printed is to be seen, though it will not come to its own end. */
+static void flush(void) {
+    void (*fortran)(int *) = dlsym(RTLD_DEFAULT, "_gfortran_flush_i4");
+    fflush(NULL);
+    if (fortran)
+        fortran(NULL);
+}
+
+/* `ringside run` ends the program as soon as it has seen the mark of every stuck thread; on another
+ * node it leaves a mark. */
+static void await_end(void) {
+    const struct timespec nap = {.tv_nsec = 20000000};
+    char path[PATH_ROOM], thread[16];
+    flush();
+    snprintf(thread, sizeof thread, "-%d", scope_thread_number());
+    name_of(path, "waits", thread);
+    put(path, "", 0);
+    snprintf(path, sizeof path, "%s/end", directory);
+    for (const double start = scope_now(); scope_now() - start < end_limit;) {
+        if (access(path, F_OK) == 0)
+            _exit(EXIT_SUCCESS);
+        nanosleep(&nap, NULL);
+    }
+}
 
 /* Where errors are fatal, as they are by default, the library would speak of the call that serves
  * the program's, and of no line: a handler of ours stands in its place, and nobody sees that. */
@@ -354,7 +379,8 @@ bool scope_outside_is_fatal(MPI_Errhandler handler) {
     return ours != MPI_ERRHANDLER_NULL && handler == ours;
 }
 
-/* `ringside run` says what is left here; then the library ends the program as it would have. */
+/* `ringside run` says what is left here, and ends the program with the status that the library would
+ * have given; where it does not, the library does. */
 void scope_outside_fails(const struct mishap *mishap) {
     char path[PATH_ROOM], reason[MPI_MAX_ERROR_STRING] = "", *text = NULL;
     size_t length = 0;
@@ -365,7 +391,7 @@ void scope_outside_fails(const struct mishap *mishap) {
     if (code == scope.no_rank || code == scope.no_tag || code == scope.no_room)
         code = class; /* it becomes the exit status */
     if (to)
-        fprintf(to, "%d\n%s\n%s", scope_thread_number(), mishap->call,
+        fprintf(to, "%d\n%d\n%s\n%s", code & 0xff, scope_thread_number(), mishap->call,
                 *mishap->cut ? mishap->cut : reason);
     if (to && fclose(to) == 0) {
         tell_place();
@@ -373,6 +399,7 @@ void scope_outside_fails(const struct mishap *mishap) {
         put(path, text, length);
     }
     free(text);
+    await_end();
     PMPI_Comm_set_errhandler(mishap->fatal, MPI_ERRORS_ARE_FATAL);
     PMPI_Comm_call_errhandler(mishap->fatal, code);
 }
@@ -456,31 +483,6 @@ void scope_outside_told(const char *report) {
     if (access(path, F_OK) != 0)
         put(path, report, strlen(report));
     atomic_store(&broken, true);
-}
-
-/* What the program has printed is to be seen, though it will not come to its own end. */
-static void flush(void) {
-    void (*fortran)(int *) = dlsym(RTLD_DEFAULT, "_gfortran_flush_i4");
-    fflush(NULL);
-    if (fortran)
-        fortran(NULL);
-}
-
-/* `ringside run` ends the program as soon as it has seen the mark of every stuck thread; on another
- * node it leaves a mark. */
-static void await_end(void) {
-    const struct timespec nap = {.tv_nsec = 20000000};
-    char path[PATH_ROOM], thread[16];
-    flush();
-    snprintf(thread, sizeof thread, "-%d", scope_thread_number());
-    name_of(path, "waits", thread);
-    put(path, "", 0);
-    snprintf(path, sizeof path, "%s/end", directory);
-    for (const double start = scope_now(); scope_now() - start < end_limit;) {
-        if (access(path, F_OK) == 0)
-            _exit(EXIT_SUCCESS);
-        nanosleep(&nap, NULL);
-    }
 }
 
 void scope_outside_left(MPI_Comm comm) {

@@ -78,6 +78,7 @@ class Run:
     report: dict | None = None
     interrupted: int = 0  # the signal that asked for the end
     late: bool = False  # it took longer than it may
+    failed: bool = False  # a rank waits for the end that an error brings about
     quiet: bool = False  # what mpiexec says of an end that we brought about interests nobody
     unseen: bool = False  # a rank's node does not see the directory
     shared: set[str] = field(default_factory=set)
@@ -131,6 +132,11 @@ def carry_out(plan: Plan) -> int:
         if run.report:
             for line in _verdict_lines(run.report, _places(run.directory)):
                 _say(line)
+            if not shutil.which("addr2line"):
+                _say(
+                    "Ringside: lines of C are not known, as there is no addr2line on the PATH "
+                    "(it is part of binutils)."
+                )
             status = _STATUS.get(run.report["kind"], DEADLOCK)
         else:
             status = _end_without_verdict(plan, run, notes)
@@ -373,7 +379,9 @@ def _watch(run: Run, signals: set, limit: float, own: bool) -> None:
             if run.report:
                 deadline = min(deadline, now + LAST_WORDS)
         run.late = now > limit and run.report is None
-        if run.late or run.unseen or now > deadline or (run.report and _all_said(run)):
+        run.failed = run.failed or bool(_errors(run.directory))
+        over = run.late or run.unseen or run.failed or now > deadline
+        if over or (run.report and _all_said(run)):
             return
 
 
@@ -408,7 +416,8 @@ def _end(run: Run) -> None:
     ranks = [pid for pid in _started(run.directory) if processes.alive(pid)]
     if ours:
         time.sleep(TICK)  # what the ranks have written arrives before we stop listening
-        run.quiet = run.late or run.unseen or run.report is not None or run.interrupted != 0
+        run.quiet = run.late or run.unseen or run.failed or run.report is not None
+        run.quiet = run.quiet or run.interrupted != 0
         run.shared |= processes.shared_memory(ranks)
         (run.directory / "end").touch()
         elsewhere = {note["host"] for note in introduced(run.directory)} - {os.uname().nodename}
@@ -561,8 +570,10 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     failed = _tell_errors(run.directory)
     if run.interrupted:
         return 128 + run.interrupted
+    if failed:
+        return failed
     first = first_end(run.directory)
-    if first and not failed and not list(run.directory.glob("abort-*")):
+    if first and not list(run.directory.glob("abort-*")):
         rank, status, where = first
         if os.WIFSIGNALED(status):
             number = os.WTERMSIG(status)
@@ -578,17 +589,23 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     return 128 - code if code < 0 else code
 
 
-def _tell_errors(directory: Path) -> bool:
-    """Which call an error has ended, where, and of what; whether one has."""
-    errors = sorted(directory.glob("error-*.txt"), key=lambda path: path.stat().st_mtime)
-    places = _places(directory) if errors else {}
-    for path in errors[:MANY_ERRORS]:
+def _errors(directory: Path) -> list[Path]:
+    """What ranks say of the errors that are to end the program, the first one first."""
+    return sorted(directory.glob("error-*.txt"), key=lambda path: path.stat().st_mtime)
+
+
+def _tell_errors(directory: Path) -> int:
+    """Which calls have failed, where, and of what; the exit status, 0 where none has."""
+    status, places = 0, {}
+    for path in _errors(directory)[:MANY_ERRORS]:
+        places = places or _places(directory)
         rank = int(path.name.split("-")[1])
-        thread, call, text = path.read_text(errors="replace").split("\n", 2)
+        number, thread, call, text = path.read_text(errors="replace").split("\n", 3)
         place = places.get(rank, {}).get(int(thread))
         where = f", {place}" if place else ""
         _say(f"Ringside: rank {rank}: {call or 'a call'}{where}: {reason(text, call)}.")
-    return bool(errors)
+        status = status or int(number)
+    return status
 
 
 def first_end(directory: Path) -> tuple[int, int, str] | None:
