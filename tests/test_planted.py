@@ -26,7 +26,8 @@ PYTEST += ["-n0"] * bool(find_spec("xdist"))
 def checkout(tmp_path_factory) -> Path:
     """A copy of this one, built and its Python compiled: what an edit changes is made anew."""
     copy = tmp_path_factory.mktemp("planted") / "checkout"
-    said = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    said = subprocess.run(files, cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, os.fsdecode(said.stdout).split("\0")):
         if (ROOT / name).is_file():  # not one that is being deleted
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
