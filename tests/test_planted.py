@@ -15,15 +15,13 @@ from planted import FAULTS, Fault
 
 from ringside import ROOT, kernels, mpi, processes
 
-pytestmark = pytest.mark.usefixtures("shared_memory_removed")
-
 LIMIT = 900  # seconds that the tests of a fault get; one of them that hangs ends after 300
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
 PYTEST += ["-n0"] * bool(find_spec("xdist"))
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory) -> Path:
+def checkout(tmp_path_factory, shared_memory_removed) -> Path:
     """A copy of this one, built and its Python compiled: what an edit changes is made anew."""
     copy = tmp_path_factory.mktemp("planted") / "checkout"
     files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
