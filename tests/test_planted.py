@@ -15,18 +15,17 @@ from planted import FAULTS, Fault
 
 from ringside import ROOT, kernels, mpi, processes
 
-pytestmark = pytest.mark.usefixtures("shared_memory_removed")
-
 LIMIT = 900  # seconds that the tests of a fault get; one of them that hangs ends after 300
 PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
 PYTEST += ["-n0"] * bool(find_spec("xdist"))
 
 
 @pytest.fixture(scope="module")
-def checkout(tmp_path_factory) -> Path:
+def checkout(tmp_path_factory, shared_memory_removed) -> Path:
     """A copy of this one, built and its Python compiled: what an edit changes is made anew."""
     copy = tmp_path_factory.mktemp("planted") / "checkout"
-    said = subprocess.run(["git", "ls-files", "-z"], cwd=ROOT, capture_output=True, check=True)
+    files = ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"]
+    said = subprocess.run(files, cwd=ROOT, capture_output=True, check=True)
     for name in filter(None, os.fsdecode(said.stdout).split("\0")):
         if (ROOT / name).is_file():  # not one that is being deleted
             (copy / name).parent.mkdir(parents=True, exist_ok=True)
