@@ -9,8 +9,15 @@ import time
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import pytest
+
 from ringside import kernels, mpi, processes
 
+# addr2line tells which line of C an address belongs to.
+needs_lines = pytest.mark.skipif(
+    not shutil.which("addr2line"),
+    reason="NOT RUN: lines of C, as addr2line is missing. apt-get install binutils",
+)
 SOURCES = kernels.ROOT / "kernels"
 TESTS = kernels.ROOT / "tests"
 

@@ -293,6 +293,26 @@ def test_every_case_as_nbval_runs_it(ways, ipython_directory, place):
     see(ways("nbval").outcome(place))
 
 
+@pytest.fixture(scope="module")
+def hogs():
+    """A process for each core that leaves it to nobody."""
+    busy = [sys.executable, "-c", "while True: pass"]
+    running = [subprocess.Popen(busy) for _ in range(os.cpu_count())]
+    yield
+    for hog in running:
+        hog.kill()
+        hog.wait()
+
+
+@pytest.mark.soak
+@pytest.mark.parametrize("time", range(1, 51))
+def test_all_cases_fifty_times_beside_others(ways, ipython_directory, hogs, time):
+    """What goes wrong once in a hundred times is found here, and not by running tests again."""
+    outcomes = {place: ways("a person").outcome(place) for place in PLACES}
+    wrong = [f"{cases.TABLE[place].name}: {one}" for place, one in outcomes.items() if one.fault]
+    assert not wrong, "\n\n".join(wrong)
+
+
 def see(outcome: Outcome) -> None:
     """It is as the truth of its case says."""
     shown = "\n".join(f"    | {line}" for line in outcome.shown.splitlines()[:12])

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import notebook
 import pytest
+from ranks import needs_lines
 
 import ringside
 from ringside import cfunctions
@@ -160,6 +161,7 @@ int fine(MPI_Comm comm) { return MPI_Barrier(comm); }
         ("raw(mine, comm)", r"raw went on\. .*datatype.* \(raw, line 10 of the cell\)"),
     ],
 )
+@needs_lines
 def test_an_error_that_c_does_not_look_at_is_told_with_its_line(cluster, view, call, words):
     magic._c(cluster, "", IGNORES)
     before = "comm.Get_errhandler() == MPI.ERRORS_RETURN"
@@ -219,6 +221,7 @@ def test_a_cell_that_does_not_compile_says_what_the_ranks_go_on_with(cluster, vi
     assert "still have" not in str(caught.value)
 
 
+@needs_lines
 def test_a_crash_names_its_line(cluster):
     text = (
         "#include <string.h>\nvoid clear(double *at, int n) {\n    memset(at, 0, n * sizeof *at);\n"

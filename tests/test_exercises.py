@@ -14,7 +14,7 @@ import nbformat
 import notebook
 import numpy as np
 import pytest
-from ranks import left_in_shared_memory
+from ranks import left_in_shared_memory, needs_lines
 
 from ringside import cfunctions, run
 from ringside.check import grade, trial
@@ -365,6 +365,7 @@ def test_an_error_names_the_line_of_the_cell():
     assert "name 'rank' is not defined" in text
 
 
+@needs_lines
 def test_a_crash_in_c_names_its_line():
     cell = """
 #include <mpi.h>
@@ -379,6 +380,7 @@ int shift(const double *mine, double *theirs, int n, MPI_Comm comm) {
     assert "shift, line 6 of the cell" in text
 
 
+@needs_lines
 def test_an_endless_loop_in_c_names_its_line(monkeypatch):
     monkeypatch.setattr(trial, "LIMIT", 2.0)
     cell = """

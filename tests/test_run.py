@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from ranks import left_in_shared_memory
+from ranks import left_in_shared_memory, needs_lines
 
 import ringside
 from ringside import mpi, processes
@@ -290,6 +290,7 @@ def test_what_the_thread_of_a_timer_sends_is_no_deadlock(run, tmp_path):
     assert run(2, compile_c(TIMER, tmp_path / "timer", "-lrt")).returncode == 5
 
 
+@needs_lines
 def test_a_ring_of_large_sends_is_named_and_nothing_else_is_said(broken):
     done, _ = broken
     assert done.returncode == 120
@@ -397,6 +398,7 @@ def test_a_rank_of_python_that_raises_while_others_wait(run, tmp_path):
     assert said[-3] == "  rank 1: MPI_Finalize, the end of its program"
 
 
+@needs_lines
 def test_a_loop_of_tests_is_suspected_after_the_quiet_that_was_asked_for(run, program):
     done = run(2, "--quiet", "2", program, "test")
     assert done.returncode == 122
@@ -1129,6 +1131,7 @@ def test_neighbours_on_both_sides_may_be_one_rank(run, edges, ranks):
     assert lines(done.stdout) == ["0 wrong"] * ranks, done.stderr
 
 
+@needs_lines
 def test_a_thread_that_waits_for_a_stuck_one_does_not_hide_it(run, edges):
     done = run(2, "--quiet", 3, edges, "join")
     assert done.returncode == 122
@@ -1142,6 +1145,7 @@ def test_the_call_of_a_thread_that_does_not_fit_is_named(run, edges):
     assert {"  rank 0: MPI_Finalize", "  rank 1: MPI_Barrier"} <= set(lines(done.stderr))
 
 
+@needs_lines
 def test_a_message_that_a_matched_probe_holds_does_not_end_the_program(run, edges):
     """Its errors are fatal, and to the scope the message is one that is cut off."""
     done = run(2, edges, "held")

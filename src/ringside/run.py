@@ -130,9 +130,10 @@ def carry_out(plan: Plan) -> int:
         if refusal := _refusal(plan, run, notes):
             raise RunError(refusal)
         if run.report:
-            for line in _verdict_lines(run.report, _places(run.directory)):
+            places = _places(run.directory)
+            for line in _verdict_lines(run.report, places):
                 _say(line)
-            if not shutil.which("addr2line"):
+            if set(run.report["ranks"]) - set(places) and not shutil.which("addr2line"):
                 _say(
                     "Ringside: lines of C are not known, as there is no addr2line on the PATH "
                     "(it is part of binutils)."
