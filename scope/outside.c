@@ -106,8 +106,8 @@ static void forget_preload(void) {
 }
 
 /* Which shared memory the library has by now: where it ends the program itself, it leaves that. */
-static void tell_shared_memory(void) {
-    char path[PATH_ROOM], line[PATH_ROOM], text[8192];
+static void tell_shared_memory(const char *host) {
+    char path[PATH_ROOM], line[PATH_ROOM], text[8192], end[80];
     size_t n = 0;
     FILE *maps = fopen("/proc/self/maps", "re");
     while (maps && fgets(line, sizeof line, maps)) {
@@ -119,7 +119,8 @@ static void tell_shared_memory(void) {
     }
     if (maps)
         fclose(maps);
-    name_of(path, "shared", ".txt");
+    snprintf(end, sizeof end, "-%.64s.txt", host);
+    name_of(path, "shared", end);
     put(path, text, n);
 }
 
@@ -139,7 +140,7 @@ static void introduce(void) {
         n += snprintf(text + n, sizeof text - (size_t)n, "%s\"%s\"", i ? "," : "", scope_names[i]);
     n += snprintf(text + n, sizeof text - (size_t)n, "]}");
     scope.rank = rank; /* also where there is no scope */
-    tell_shared_memory();
+    tell_shared_memory(host);
     name_of(path, "rank", ".json");
     put(path, text, (size_t)n);
 }

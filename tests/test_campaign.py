@@ -667,7 +667,10 @@ def test_the_command_line_reports(results, tmp_path, capsys):
         "performance.csv",
         "scalability.csv",
     ]
-    assert "performance.csv" in capsys.readouterr().out
+    said = capsys.readouterr().out
+    assert "performance.csv" in said
+    assert campaign.read(results).attrs["measured with"].startswith(f"{mpi.library()} on ")
+    assert f"measured with {mpi.library()} on " in said
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,8 @@ A sweep file:
   source = "mpiexec"           or "slurm"; "engines" from a notebook: ringside.campaign.run
   repetitions = 100            timed and verified repetitions of a point
   warmup = 1                   repetitions before these, not in the table
-  limit = 60                   seconds a point may take; one that takes longer has failed
+  limit = 60                   seconds a point may take, with the start of its ranks; one that
+                               takes longer has failed
 
   [[sweep]]                    as many as you like
   kernel = "ringshift"
@@ -183,8 +184,11 @@ def _report(options) -> int:
     from ringside.measure.reports import report
     from ringside.measure.tables import read
 
-    reports = report(read(options.results), options.directory)
+    table = read(options.results)
+    reports = report(table, options.directory)
     print(f"{', '.join(f'{name}.csv' for name in reports)} are in {options.directory}")
+    if with_ := table.attrs.get("measured with"):
+        print(f"measured with {with_}")
     return DONE
 
 

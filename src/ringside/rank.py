@@ -96,7 +96,7 @@ def _settle(directory: str, pid: int, badly: bool) -> None:
         if name.endswith(f"-{pid}.bin"):
             with contextlib.suppress(OSError), open(path) as file:
                 os.fsync(file.fileno())
-        elif badly and name.startswith("shared-") and name.endswith(f"-{pid}.txt"):
+        elif badly and name.startswith("shared-") and name.endswith(f"-{pid}-{HOST}.txt"):
             with open(path) as file:
                 left = file.read().splitlines()
             for one in left:

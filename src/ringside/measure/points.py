@@ -19,7 +19,7 @@ from ringside import locks, mpi
 from ringside.cluster import files, jobs
 from ringside.errors import CampaignError
 from ringside.measure.sweeps import Plan
-from ringside.measure.tables import HEADER, Point
+from ringside.measure.tables import HEADER, Point, note
 
 _HOLDER = "holder"  # the file that says who writes the table
 _NAME = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)(?:-(\d+))?")
@@ -29,7 +29,7 @@ _NAME = re.compile(r"(\w+)-(\w+)-(\d+)-(\d+)(?:-(\d+))?")
 
 def folder(results: Path) -> Path:
     """Where the points of a table lie."""
-    return results.with_suffix(".points")
+    return note(results).parent
 
 
 def done(results: Path, point: Point) -> bool:
@@ -145,20 +145,16 @@ def held(
 def _agree(plan: Plan) -> None:
     """Note what the points are measured with, or raise CampaignError if it was something else."""
     now, results = _conditions(plan), plan.results
-    if _note(results).exists() or _files(results, "csv") or _files(results, "failed"):
+    if note(results).exists() or _files(results, "csv") or _files(results, "failed"):
         was = _measured_with(results)
         _check_conditions(plan, was, now)
         now["settings"] = was["settings"] | now["settings"]
-    write(_note(results), [json.dumps(now, indent=1)])
-
-
-def _note(results: Path) -> Path:
-    return folder(results) / "measured-with.json"
+    write(note(results), [json.dumps(now, indent=1)])
 
 
 def _measured_with(results: Path) -> dict:
     """What the points there were measured with."""
-    path = _note(results)
+    path = note(results)
     try:
         conditions = json.loads(path.read_text("utf-8"))
         dict(conditions["settings"])

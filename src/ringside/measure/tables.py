@@ -1,7 +1,9 @@
 """Tidy tables: one row per measurement, in the columns that `kernels/main.c` prints."""
 
 import io
+import json
 import re
+from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
@@ -56,8 +58,17 @@ def frame(rows: list[str]):
     return pd.read_csv(io.StringIO("\n".join([HEADER, *rows])))
 
 
+def note(results: Path) -> Path:
+    """The file that says what a table's points were measured with."""
+    return results.with_suffix(".points") / "measured-with.json"
+
+
 def read(results):
-    """A campaign's table as a DataFrame; CampaignError if the file holds something else."""
+    """A campaign's table as a DataFrame; CampaignError if the file holds something else.
+
+    `attrs["measured with"]` names MPI library and machine, where the folder of the table's points
+    is beside it.
+    """
     try:
         text = Path(results).read_text("utf-8")
     except OSError as error:
@@ -72,7 +83,11 @@ def read(results):
             raise _foreign(results, number)
     if not text.endswith("\n"):
         raise CampaignError(f"{results} is cut off at its end: run its campaign again.")
-    return frame(rows)
+    table = frame(rows)
+    with suppress(OSError, ValueError, KeyError, TypeError):
+        known = json.loads(note(Path(results)).read_text("utf-8"))
+        table.attrs["measured with"] = f"{known['mpi']} on {known['machine']}"
+    return table
 
 
 def _foreign(name, line: int) -> CampaignError:
