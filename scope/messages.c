@@ -775,7 +775,7 @@ int scope_generalized(MPI_Request *request) {
     return PMPI_Grequest_start(no_status, nothing, no_cancel, NULL, request);
 }
 
-#if HAS_MPI_4
+#if HAS_ISENDRECV
 
 /* A request of the scope's stands for both parts: the library's own could not be taken apart when
  * it is stuck. `copy` is freed with it. */

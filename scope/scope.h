@@ -41,15 +41,24 @@
 #include <stddef.h>
 #include <stdint.h>
 
-#if MPI_VERSION >= 4
+#ifndef I_MPI_NUMVERSION
+#define I_MPI_NUMVERSION 0
+#endif
+/* Intel's calls itself 3.1 up to 2021.15, and has most of MPI 4 from 2021.13 on. */
+#if MPI_VERSION >= 4 || I_MPI_NUMVERSION >= 20211300300
 #define LARGE_COUNTS 1 /* the library has MPI_Send_c and its like */
 #else
 #define LARGE_COUNTS 0
 #endif
 #if LARGE_COUNTS || (defined OMPI_MAJOR_VERSION && OMPI_MAJOR_VERSION >= 5)
-#define HAS_MPI_4 1 /* Isendrecv, persistent collectives, Comm_create_from_group */
+#define HAS_MPI_4 1 /* persistent collectives, Comm_create_from_group */
 #else
 #define HAS_MPI_4 0
+#endif
+#if HAS_MPI_4 && (!I_MPI_NUMVERSION || I_MPI_NUMVERSION >= 20211500300)
+#define HAS_ISENDRECV 1
+#else
+#define HAS_ISENDRECV 0
 #endif
 
 #if LARGE_COUNTS
