@@ -35,11 +35,13 @@ SAMPLE = 0.5  # seconds between two looks at the ranks' shared memory
 LAST_WORDS = 2.0  # seconds the stuck ranks get after a verdict, to say where they were
 PATIENCE = 5.0  # seconds mpiexec gets to end, each time it is asked more firmly
 MANY_ERRORS = 3  # told one by one; more of them say the same
+MANY_LINES = 60  # of an exception
 MANY_RANKS = 32  # beyond which a verdict speaks of the stuck ones only
 MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer shapes
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/\S*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) ")
+_MPI = re.compile(r"lib(mpi|open-)[\w-]*\.so")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".f", ".f90", ".F90", ".f08")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
@@ -114,6 +116,8 @@ def carry_out(plan: Plan) -> int:
         run = follow(plan, Path(folder), _aloud)
         notes = introduced(run.directory)
         if run.report:
+            for line in _held_back(run.directory):
+                _say(line)
             for line in _verdict_lines(run.report, _places(run.directory)):
                 _say(line)
             status = _STATUS.get(run.report["kind"], DEADLOCK)
@@ -268,6 +272,7 @@ def follow(
 def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
     scope = _preloadable(plan.scope, directory)
     helper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
+    shutil.copy(Path(__file__).with_name("held.py"), directory)
     count, tie = ["-n", str(plan.ranks)], processes.ends_with_us()
 
     def before_mpiexec():
@@ -438,6 +443,17 @@ def _verdict_lines(report: dict, places: dict[int, dict[int, str]]) -> Iterator[
     yield f"Ringside: the program was ended; the exit status is {status}."
 
 
+def _held_back(directory: Path) -> Iterator[str]:
+    """The exceptions behind which stuck calls came, and which nobody has seen yet."""
+    held: dict[str, list[int]] = {}
+    for path in sorted(directory.glob("held-*.txt")):
+        text = path.read_text(errors="replace")
+        held.setdefault(text, []).append(int(path.name.split("-")[1]))
+    for text, ranks in [*held.items()][:MANY_ERRORS]:
+        yield f"Ringside: {waitfor.in_words(ranks)} went on after an exception:"
+        yield from (f"    {line}" for line in text.splitlines()[-MANY_LINES:])
+
+
 def _places(directory: Path) -> dict[int, dict[int, str]]:
     """Where in its source each thread of each rank made the call it was stuck in, or that failed,
     as far as that is known."""
@@ -462,8 +478,10 @@ def _line(number: str, file: str, function: str) -> str | None:
 
 
 def _place(address: str, binary: str) -> str | None:
-    """ "ring.c:12, in shift", from the program's own symbols; None in a library of the system."""
-    if not Path(binary).exists() or str(Path(binary).resolve()).startswith(_SYSTEM):
+    """ "ring.c:12, in shift", from the program's own symbols; None in a library of the system, or
+    in MPI's."""
+    at = Path(binary)
+    if not at.exists() or str(at.resolve()).startswith(_SYSTEM) or _MPI.match(at.name):
         return None
     try:
         said = subprocess.run(
@@ -520,9 +538,10 @@ def _tell_errors(directory: Path) -> int:
         places = places or _places(directory)
         rank = int(path.name.split("-")[1])
         number, thread, call, text = path.read_text(errors="replace").split("\n", 3)
+        call = call or next(iter(re.findall(r": (MPI_\w+)\(", text)), "an error")
         place = places.get(rank, {}).get(int(thread))
         where = f", {place}" if place else ""
-        _say(f"Ringside: rank {rank}: {call or 'a call'}{where}: {reason(text, call)}.")
+        _say(f"Ringside: rank {rank}: {call}{where}: {reason(text, call)}.")
         status = status or int(number)
     return status
 
