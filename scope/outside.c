@@ -21,6 +21,7 @@
 #include <fcntl.h>
 #include <link.h>
 #include <signal.h>
+#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -159,6 +160,17 @@ bool scope_is_python(void) {
     return running && running();
 }
 
+/* Which exception the stuck call comes behind: `ringside run` has put there what finds that out. */
+static void tell_held_back(int (*execute)(const char *)) {
+    char path[PATH_ROOM], end[32], code[3 * PATH_ROOM];
+    snprintf(end, sizeof end, "-%d.txt", scope_thread_number());
+    name_of(path, "held", end);
+    snprintf(code, sizeof code,
+             "try: exec(compile(open(r\"%s/held.py\").read(), 'held.py', 'exec'), {'path': r\"%s\"})\n"
+             "except BaseException: pass\n", directory, path);
+    execute(code);
+}
+
 /* In Python: the lines being executed, innermost first; flushes what was printed. False: it is
  * not Python. */
 static bool python_lines(FILE *to) {
@@ -185,6 +197,7 @@ static bool python_lines(FILE *to) {
             fprintf(to, "%d\t%s\t%s\n", frame_line(frame), utf8(file), utf8(name));
     }
     execute("import sys; sys.stdout.flush(); sys.stderr.flush()");
+    tell_held_back(execute);
     release(held);
     return true;
 }
@@ -405,24 +418,23 @@ void scope_outside_fails(const struct mishap *mishap) {
     PMPI_Comm_call_errhandler(mishap->fatal, code);
 }
 
-/* An error in a call that the scope serves is told at that call's end. One in another is told by the
- * name of the library's function that the program has called. */
+/* An error in a call that the scope serves is told at that call's end. */
 static void ends(MPI_Comm *comm, int *code, ...) {
     if (scope_defers(*comm, *code))
         return;
     struct mishap mishap = {.fatal = *comm, .fatal_code = *code};
     const struct mishap *last = scope_mishap();
-    void *at[FRAMES];
-    Dl_info where;
-    const int frames = backtrace(at, FRAMES);
-    for (int i = 0; i < frames; i++) {
-        const char *name = dladdr(at[i], &where) && where.dli_sname ? where.dli_sname : "";
-        name += strncmp(name, "PMPI_", 5) == 0;
-        if (strncmp(name, "MPI_", 4) == 0)
-            snprintf(mishap.call, sizeof mishap.call, "%s", name);
+#ifdef OPEN_MPI /* it says which; MPICH's text of the error does */
+    va_list more;
+    va_start(more, code);
+    snprintf(mishap.call, sizeof mishap.call, "%s", va_arg(more, const char *));
+    va_end(more);
+#endif
+    if (last && last->raised) {
+        mishap = *last;
+        mishap.fatal = *comm;
+        mishap.fatal_code = last->code;
     }
-    if (last && last->raised)
-        memcpy(&mishap, last, offsetof(struct mishap, fatal));
     scope_outside_fails(&mishap);
 }
 

@@ -475,12 +475,14 @@ static void say_report(struct text *text, const struct report *report, const str
 static void say_entered_at(struct text *text, const struct report *reports,
                            const struct mismatch *at) {
     const char *comma = "";
-    int kind = 0;
+    const struct record *known = NULL;
     bool kinds = false;
     for (int r = 0; r < scope.size; r++) {
         const struct record *place = scope_place(&reports[r], at->comm, at->index);
-        kinds = kinds || (place && place->likeness && kind && place->likeness != kind);
-        kind = place && place->likeness ? place->likeness : kind;
+        if (!place || !place->likeness)
+            continue;
+        kinds = kinds || (known && place->name == known->name && place->likeness != known->likeness);
+        known = place;
     }
     say(text, "{");
     for (int r = 0; r < scope.size; r++) {

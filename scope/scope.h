@@ -252,7 +252,7 @@ struct mishap {
     int code;       /* what the call returns */
     bool raised;    /* the scope hands it to the program's handler */
     char call[256]; /* "MPI_Send to rank 1, tag 5" */
-    char cut[256];  /* of a message that was longer than its receive: says so */
+    char cut[256];  /* what is wrong, where the library would not know, or not say it well */
     MPI_Comm fatal; /* whose handler is to end the program: what for it was told */
     int fatal_code;
 };

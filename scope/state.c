@@ -233,11 +233,23 @@ void scope_note_cut(const struct comm *c, const MPI_Status *status, long long si
         snprintf(cut + n, sizeof own->mishap.cut - (size_t)n, ", which has room for %lld B", room);
 }
 
-/* Which call failed, and with whom; an error of the scope's own says so itself. */
+/* Which call failed, and with whom; an error that scope_check has found says so itself. */
 static void note_mishap(const struct call *call, const struct comm *c, int err) {
     struct mishap *const m = &call->thread->mishap;
-    char *words = call->checks ? NULL : scope_call_words(call->name);
     m->code = err;
+    if (err == scope.no_rank || err == scope.no_tag) {
+        char text[MPI_MAX_ERROR_STRING];
+        int length = 0;
+        PMPI_Error_string(err, text, &length);
+        char *const colon = strchr(text, ':');
+        if (colon) {
+            *colon = '\0';
+            snprintf(m->cut, sizeof m->cut, "%.200s", colon + 2);
+        }
+        snprintf(m->call, sizeof m->call, "%.200s", text);
+        return;
+    }
+    char *words = call->checks ? NULL : scope_call_words(call->name);
     int n = snprintf(m->call, sizeof m->call, "%s", words ? words : scope_names[call->name]);
     free(words);
     const int peer = call->checks == 1 ? scope_peer(c, call->peer) : NO_PEER;
@@ -269,14 +281,12 @@ int MPI_Error_string(int code, char *string, int *length) {
     if (err || !own || code == MPI_SUCCESS || !scope_is_python())
         return err;
     const struct mishap *const m = &own->mishap;
-    const bool whole = code == scope.no_rank || code == scope.no_tag;
     if (scope_outside_wanted())
         snprintf(who, sizeof who, "rank %d: ", scope.rank);
     if (code == scope.code && *own->left)
         snprintf(text, sizeof text, "%s", own->left);
     else if (code == m->code)
-        snprintf(text, sizeof text, "%s%s%s%s", who, whole ? "" : m->call, whole ? "" : ": ",
-                 *m->cut ? m->cut : string);
+        snprintf(text, sizeof text, "%s%s: %s", who, m->call, *m->cut ? m->cut : string);
     else
         return err;
     text[MPI_MAX_ERROR_STRING - 1] = '\0';

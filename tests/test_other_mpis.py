@@ -64,7 +64,15 @@ def fetched(library: str, place: Path) -> Path:
     names = dict.fromkeys([library, library.replace("impi-rt", "impi-devel")])
     locked = [re.search(rf"^{re.escape(it)} .*?[^\\]$", LOCK, re.M | re.S)[0] for it in names]
     (place / "lock.txt").write_text("\n".join(locked) + "\n")
-    words = "-m pip install --quiet --disable-pip-version-check --no-deps --require-hashes".split()
+    words = [
+        "-m",
+        "pip",
+        "install",
+        "--quiet",
+        "--disable-pip-version-check",
+        "--no-deps",
+        "--require-hashes",
+    ]
     done = subprocess.run(
         [
             sys.executable,

@@ -172,7 +172,7 @@ def reason(text: str, call: str = "") -> str:
     head = head.removeprefix(f"{call}: ").rstrip(".")
     if not head.endswith(", error stack:") or not stack:
         return head if call else text
-    why = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1]).rstrip(".")
+    why = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1]).rstrip(" .")
     if found := _TRUNCATED.search(why):
         source, tag, *sizes = map(int, found.groups())
         # MPICH (5.0.2) gives the two sizes in either order.

@@ -35,6 +35,7 @@ SAMPLE = 0.5  # seconds between two looks at the ranks' shared memory
 LAST_WORDS = 2.0  # seconds the stuck ranks get after a verdict, to say where they were
 PATIENCE = 5.0  # seconds mpiexec gets to end, each time it is asked more firmly
 MANY_ERRORS = 3  # told one by one; more of them say the same
+MANY_LINES = 60  # of an exception
 MANY_RANKS = 32  # beyond which a verdict speaks of the stuck ones only
 MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer shapes
 
@@ -130,6 +131,8 @@ def carry_out(plan: Plan) -> int:
         if refusal := _refusal(plan, run, notes):
             raise RunError(refusal)
         if run.report:
+            for line in _held_back(run.directory):
+                _say(line)
             places = _places(run.directory)
             for line in _verdict_lines(run.report, places):
                 _say(line)
@@ -317,6 +320,7 @@ def follow(
 def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
     scope = _preloadable(plan.scope, directory)
     helper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
+    shutil.copy(Path(__file__).with_name("held.py"), directory)
     words, tie = [], processes.ends_with_us()
     for ranks, command in plan.parts:
         words += [":", "-n", str(ranks), *helper, str(directory), scope, *command]
@@ -517,6 +521,17 @@ def _verdict_lines(report: dict, places: dict[int, dict[int, str]]) -> Iterator[
     yield f"Ringside: the program was ended; the exit status is {status}."
 
 
+def _held_back(directory: Path) -> Iterator[str]:
+    """The exceptions behind which stuck calls came, and which nobody has seen yet."""
+    held: dict[str, list[int]] = {}
+    for path in sorted(directory.glob("held-*.txt")):
+        text = path.read_text(errors="replace")
+        held.setdefault(text, []).append(int(path.name.split("-")[1]))
+    for text, ranks in [*held.items()][:MANY_ERRORS]:
+        yield f"Ringside: {waitfor.in_words(ranks)} went on after an exception:"
+        yield from (f"    {line}" for line in text.splitlines()[-MANY_LINES:])
+
+
 def _places(directory: Path) -> dict[int, dict[int, str]]:
     """Where in its source each thread of each rank made the call it was stuck in, or that failed,
     as far as that is known."""
@@ -602,9 +617,10 @@ def _tell_errors(directory: Path) -> int:
         places = places or _places(directory)
         rank = int(path.name.split("-")[1])
         number, thread, call, text = path.read_text(errors="replace").split("\n", 3)
+        call = call or next(iter(re.findall(r": (MPI_\w+)\(", text)), "an error")
         place = places.get(rank, {}).get(int(thread))
         where = f", {place}" if place else ""
-        _say(f"Ringside: rank {rank}: {call or 'a call'}{where}: {reason(text, call)}.")
+        _say(f"Ringside: rank {rank}: {call}{where}: {reason(text, call)}.")
         status = status or int(number)
     return status
 
