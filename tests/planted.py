@@ -632,16 +632,6 @@ FAULTS = {
         ["test_copies.py::test_what_a_reader_has_written_is_never_lost"],
     ),
     # ---- found by the cases ----
-    "comms: freed while others are in it": Fault(
-        "scope/comms.c",
-        "    return n > LINGERING ? first : NULL;",
-        "    return first;",
-        "What others sent on a freed communicator meets the next one that gets its place.",
-        [
-            "test_cases.py::test_case[errors in the middle: freed on one rank while the others are"
-            " in a barrier on it]"
-        ],
-    ),
     "windows: a post that comes early": Fault(
         "scope/windows.c",
         "err = PMPI_Win_start(group, assertion | UNCHECKED, win); /* all have posted */",

@@ -101,7 +101,7 @@ def test_the_tests_pass_where_no_fault_is_planted(checkout):
     where = python(checkout, "-c", "from ringside import kernels; print(kernels.directory())")
     assert Path(where.stdout.strip()).is_relative_to(checkout), where.stdout
     tests = sorted({f"tests/{test}" for fault in FAULTS.values() for test in fault.tests})
-    done = python(checkout, *PYTEST, *tests)
+    done = python(checkout, *PYTEST, "-n2", *tests)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
