@@ -6,8 +6,6 @@ import shutil
 import signal
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
-from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
@@ -16,8 +14,7 @@ from planted import FAULTS, Fault
 from ringside import ROOT, kernels, mpi, processes
 
 LIMIT = 900  # seconds that the tests of a fault get; one of them that hangs ends after 300
-PYTEST = ["-m", "pytest", "-q", "-p", "no:cacheprovider"]
-PYTEST += ["-n0"] * bool(find_spec("xdist"))
+PYTEST = ["-m", "pytest", "-q", "-n0", "-p", "no:cacheprovider"]
 
 
 @pytest.fixture(scope="module")
@@ -34,16 +31,6 @@ def checkout(tmp_path_factory, shared_memory_removed) -> Path:
     shutil.copytree(built, copy / built.relative_to(ROOT))
     python(copy, *PYTEST, "--collect-only", "tests")
     return copy
-
-
-@pytest.fixture(scope="module")
-def under_way(request, checkout):
-    """What becomes of the faults that were chosen, two at a time; under xdist by its workers."""
-    items = [] if hasattr(request.config, "workerinput") else request.session.items
-    chosen = [item.callspec.params["name"] for item in items if item.name.startswith(FOUND)]
-    with ThreadPoolExecutor(2) as pool:
-        yield {name: pool.submit(unnoticed, FAULTS[name], checkout) for name in chosen}
-        pool.shutdown(cancel_futures=True)
 
 
 def python(checkout: Path, *words: str) -> subprocess.CompletedProcess:
@@ -84,7 +71,7 @@ def planted(fault: Fault, checkout: Path) -> None:
 
 def unnoticed(fault: Fault, checkout: Path) -> str:
     """Why it is not found by the tests that it names; empty: it is."""
-    copy = checkout.with_name(f"fault {list(FAULTS.values()).index(fault)}")
+    copy = checkout.with_name("fault")
     shutil.copytree(checkout, copy)
     try:
         planted(fault, copy)
@@ -114,16 +101,12 @@ def test_the_tests_pass_where_no_fault_is_planted(checkout):
     where = python(checkout, "-c", "from ringside import kernels; print(kernels.directory())")
     assert Path(where.stdout.strip()).is_relative_to(checkout), where.stdout
     tests = sorted({f"tests/{test}" for fault in FAULTS.values() for test in fault.tests})
-    done = python(checkout, *PYTEST, *tests)
+    done = python(checkout, *PYTEST, "-n2", *tests)
     assert done.returncode == 0, done.stdout[-3000:]
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("name", FAULTS)
-def test_a_planted_fault_is_found(under_way, checkout, name):
-    waiting = under_way.get(name)
-    why = waiting.result() if waiting else unnoticed(FAULTS[name], checkout)
+def test_a_planted_fault_is_found(checkout, name):
+    why = unnoticed(FAULTS[name], checkout)
     assert not why, f"{FAULTS[name].suffers} No test noticed: {why}"
-
-
-FOUND = test_a_planted_fault_is_found.__name__
