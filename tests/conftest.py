@@ -11,14 +11,22 @@ import psutil
 import pytest
 from ranks import SOURCES, TESTS, interposer, make
 
-from ringside import processes
+from ringside import mpi, processes
 
 # -------------------------------------------------------------------------- what a run tells
 
 
+ANY_LIBRARY = ("accessible", "binder", "docs", "draw", "exercises", "fit", "job_script", "slides")
+ON_MPICH = "NOT RUN: what the MPI library makes no difference to. make test (on MPICH)"
+
+
 def pytest_collection_modifyitems(items):
-    """What depends on time has a second try, and nothing else has: no verdict, no data."""
+    """What depends on time has a second try, and nothing else has: no verdict, no data. What no
+    library changes runs on one of them."""
     for item in items:
+        alike = item.path.stem.removeprefix("test_") in ANY_LIBRARY
+        if alike and mpi.kind() != "mpich" and not item.get_closest_marker("soak"):
+            item.add_marker(pytest.mark.skip(ON_MPICH))
         if marker := item.get_closest_marker("timing"):
             [why] = marker.args  # each says why
             assert why
