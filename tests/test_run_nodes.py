@@ -2,6 +2,7 @@
 there: how its ranks lie on the nodes, and how it ends."""
 
 import os
+import shlex
 import sys
 from pathlib import Path
 
@@ -53,10 +54,13 @@ run small . -n 4 ./ring
 run large . -n 4 --events large.csv ./ring 4000000
 run unseen /tmp -n 4 --events "$PWD/unseen.csv" "$PWD/ring"
 run alone . -n 4 --mpiexec "srun --mpi=none" ./ring 4000000
+{by_srun}ls -d ringside-* >left.out 2>/dev/null
+srun --mpi=none find /dev/shm -type f >>left.out
+"""
+
+BY_PMI2 = """\
 run slurm . -n 4 --mpiexec "srun --mpi=pmi2" ./ring 4000000
 run python . -n 4 --mpiexec "srun --mpi=pmi2" {python} size.py
-ls -d ringside-* >left.out 2>/dev/null
-srun --mpi=none find /dev/shm -type f >>left.out
 """
 
 
@@ -73,8 +77,9 @@ def said(slurm) -> Path:
     (home / "ring.c").write_text(RING)
     compiled(home, home / "ring.c")
     (home / "size.py").write_text("from mpi4py import MPI; print(MPI.COMM_WORLD.size)")
-    (home / "job.sh").write_text(SCRIPT.format(python=sys.executable))
-    words = f"cd {home} && exec salloc --quiet -n 4 -N 4 bash job.sh"
+    script = SCRIPT.replace("{by_srun}", BY_PMI2 if BY_SRUN else "")
+    (home / "job.sh").write_text(script.format(python=shlex.quote(sys.executable)))
+    words = f"cd {shlex.quote(str(home))} && exec salloc --quiet -n 4 -N 4 bash job.sh"
     slurm.said("bash", "-c", words, limit=LIMIT)
     return home
 

@@ -234,7 +234,7 @@ def test_the_script_is_shown_and_asks_for_what_was_asked(notebook):
     assert lines[0] == "#!/bin/bash"
     # Whatever fails before the ranks begin ends the job.
     assert lines.index("set -e") < lines.index("export COURSE='MPI in {braces} and $HOME'")
-    assert lines[-1].endswith("-m ringside.engine")
+    assert lines[-1].endswith("-m ringside.engine & wait $!")
 
 
 def test_what_the_nodes_reach_is_encrypted_and_the_users_own(notebook, slurm):
