@@ -63,26 +63,12 @@ def fetched(library: str, place: Path) -> Path:
         return folder
     names = dict.fromkeys([library, library.replace("impi-rt", "impi-devel")])
     locked = [re.search(rf"^{re.escape(it)} .*?[^\\]$", LOCK, re.M | re.S)[0] for it in names]
-    (place / "lock.txt").write_text("\n".join(locked) + "\n")
-    words = [
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        "--no-deps",
-        "--require-hashes",
-    ]
+    lock = place / "lock.txt"
+    lock.write_text("\n".join(locked) + "\n")
+    options = ["--quiet", "--disable-pip-version-check", "--no-deps", "--require-hashes"]
+    options += ["--ignore-installed", "--prefix", str(folder)]
     done = subprocess.run(
-        [
-            sys.executable,
-            *words,
-            "--ignore-installed",
-            "--prefix",
-            folder,
-            "-r",
-            place / "lock.txt",
-        ],
+        [sys.executable, "-m", "pip", "install", *options, "-r", lock],
         capture_output=True,
         text=True,
         check=False,
