@@ -4,6 +4,7 @@ import subprocess
 import sys
 
 import pytest
+from ranks import needs_lines
 
 from ringside import mpi
 
@@ -45,6 +46,7 @@ int main(int argc, char **argv) {
 """
 
 
+@needs_lines
 def test_the_line_of_a_call_is_not_that_of_a_binding_of_mpi(tmp_path):
     """A course in Fortran would be shown lines of a file that it does not have."""
 
