@@ -146,14 +146,14 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
     }
     if ((*c)->gone) { /* by a copy of its handle */
         scope_unlock();
-        PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_COMM);
+        scope_raise(MPI_COMM_WORLD, MPI_ERR_COMM);
         return NO_COMM;
     }
     if (scope.raise && !cleans_up(name)) {
         scope.broken = scope.delivered = true;
         scope_unlock();
         scope_outside_left((*c)->handle);
-        PMPI_Comm_call_errhandler((*c)->handle, scope.code);
+        scope_raise((*c)->handle, scope.code);
         insist_on_leaving();
         return LEAVE;
     }
@@ -211,9 +211,20 @@ static void (*_Atomic listener)(int err);
  * itself; NULL: nobody. */
 void scope_listen(void (*who)(int err)) { atomic_store(&listener, who); }
 
+/* Open MPI's errors are their classes, and programs compare them so: a code of our own, whose words
+ * are for a notebook, is nobody's there. */
+int scope_code(int code) {
+    int class = code;
+#ifdef OPEN_MPI
+    if (scope_outside_compiled())
+        PMPI_Error_class(code, &class);
+#endif
+    return class;
+}
+
 /* Tells the program's handler of an error that the scope has found. Where errors are fatal a library
- * takes their code for its exit status: that of a code of our own would be nobody's. */
-static void raise_error(MPI_Comm comm, int err) {
+ * takes their code for its exit status. */
+static int raise_error(MPI_Comm comm, int err) {
     char text[MPI_MAX_ERROR_STRING];
     int length, class = err;
     MPI_Errhandler handler;
@@ -223,7 +234,7 @@ static void raise_error(MPI_Comm comm, int err) {
         PMPI_Error_class(err, &class);
     }
     PMPI_Errhandler_free(&handler);
-    PMPI_Comm_call_errhandler(comm, class);
+    return scope_raise(comm, scope_code(class));
 }
 
 int scope_end(const struct call *call, const struct comm *comm, int err) {
@@ -237,14 +248,15 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
     scope_unlock();
     if (err != MPI_SUCCESS && err == scope.code)
         scope_outside_left(handle);
-    if (err != MPI_SUCCESS && (err == scope.no_rank || err == scope.no_tag))
-        raise_error(handle, err);
-    else if (err != MPI_SUCCESS && (call->silent || err == scope.code))
-        PMPI_Comm_call_errhandler(handle, err);
     void (*const who)(int) = atomic_load(&listener);
     if (who && err != MPI_SUCCESS && err != scope.code)
         who(err);
-    return err;
+    if (err != MPI_SUCCESS && (err == scope.no_rank || err == scope.no_tag))
+        return raise_error(handle, err);
+    if (err == MPI_SUCCESS || !(call->silent || err == scope.code))
+        return scope_tell_handler(err);
+    const int result = scope_raise(handle, err);
+    return err == scope.code ? err : result;
 }
 
 /* Between two polls under the network lens: until a message is due, or, where none is known to be
@@ -545,12 +557,11 @@ bool scope_sleeps(const struct thread *t) {
 /* mpi4py keeps a duplicate of a communicator, and a count of tags, in an attribute of it, for its
  * reductions of objects. Where ranks are left out of step, so are these, for good: the attribute is
  * known by what follows it, and is deleted after a break. */
-int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void *value) {
+void scope_attributed(MPI_Comm comm, int keyval) {
     if (own && own->depth == 0) {
         own->attributed = comm;
         own->keyval = keyval;
     }
-    return PMPI_Comm_set_attr(comm, keyval, value);
 }
 
 /* ---- begin ---- */

@@ -27,7 +27,7 @@ from ringside import kernels, mpi, processes
 from ringside.errors import RunError
 from ringside.watch import waitfor
 
-DEADLOCK, MISMATCH, SUSPECTED = 120, 121, 122
+DEADLOCK, MISMATCH, SUSPECTED, LEFT_OVER = 120, 121, 122, 123
 _STATUS = {"mismatch": MISMATCH, "suspected": SUSPECTED}
 
 TICK = 0.05  # seconds between two looks at the run's directory
@@ -39,6 +39,7 @@ MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer sh
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/\S*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) ")
+_SANITIZER = re.compile(r"=> (/\S*/lib(?:asan|lsan|tsan|hwasan)\.so[.\d]*) ")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".f", ".f90", ".F90", ".f08")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 
@@ -52,6 +53,7 @@ class Plan:
     mpiexec: list[str]
     scope: Path
     environment: dict[str, str]
+    strict: bool = False  # what is left over is a failure
     timeline: Path | None = None
     events: Path | None = None
     trace: Path | None = None
@@ -77,6 +79,7 @@ def plan(
     mpiexec: str | None = None,
     scope: str | None = None,
     insist: bool = False,
+    strict: bool = False,
     quiet: float | None = None,
     timeline: str | None = None,
     events: str | None = None,
@@ -103,7 +106,7 @@ def plan(
     variables["RINGSIDE_INSIST"] = "1" if insist else "0"
     variables["RINGSIDE_QUIET"] = "" if quiet is None else f"{quiet:g}"
     found = _scope(scope, library, launcher, own=not mpiexec)
-    return Plan(program, ranks, launcher, found, variables, **kept)
+    return Plan(program, ranks, launcher, found, variables, strict, **kept)
 
 
 def carry_out(plan: Plan) -> int:
@@ -157,8 +160,9 @@ def _launcher(mpiexec: str | None) -> list[str]:
     return words
 
 
-def _loads(binary: str | Path) -> Path | None:
-    """The MPI library that a compiled program, or a scope, loads; None: none, or no such thing."""
+def _loads(binary: str | Path, kind: re.Pattern = _LIBRARY) -> Path | None:
+    """The MPI library that a compiled program, or a scope, loads, or another kind of library; None:
+    none, or no such thing."""
     try:
         with open(binary, "rb") as file:
             if file.read(4) != b"\x7fELF":
@@ -168,7 +172,7 @@ def _loads(binary: str | Path) -> Path | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _LIBRARY.search(listed.stdout)
+    found = kind.search(listed.stdout)
     return Path(found[1]).resolve() if found else None
 
 
@@ -265,6 +269,9 @@ def follow(
 
 def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
     scope = _preloadable(plan.scope, directory)
+    program = shutil.which(plan.command[0]) or plan.command[0]
+    if sanitizer := _loads(program, _SANITIZER):  # it insists on being the first
+        scope = f"{sanitizer}:{scope}"
     helper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
     count, tie = ["-n", str(plan.ranks)], processes.ends_with_us()
 
@@ -475,7 +482,8 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     """Say who died, if anyone did, and what the scope could not see; the exit status."""
     code = run.process.returncode
     _warn(plan, notes)
-    _tell_left_over(run.directory)
+    if _tell_left_over(run.directory) and plan.strict:
+        code = code or LEFT_OVER
     if run.interrupted:
         return 128 + run.interrupted
     first = first_end(run.directory)
@@ -529,16 +537,19 @@ def _warn(plan: Plan, notes: list[dict]) -> None:
         )
 
 
-def _tell_left_over(directory: Path) -> None:
+def _tell_left_over(directory: Path) -> bool:
     """What was sent and never received, and which collective not all ranks of a communicator were
-    in, when all had come to MPI_Finalize."""
-    with contextlib.suppress(FileNotFoundError):
+    in, when all had come to MPI_Finalize; whether there was anything."""
+    try:
         left = json.loads((directory / "left-over.json").read_text())
-        if left["unreceived"]:
-            which = waitfor.unreceived(left["unreceived"], left["untold"])
-            _say(f"{which}, when the program ended.")
-        if left["partly"]:
-            _say(f"{waitfor.half_entered(left['partly'])}, up to the program's end.")
+    except FileNotFoundError:
+        return False
+    if left["unreceived"]:
+        which = waitfor.unreceived(left["unreceived"], left["untold"])
+        _say(f"{which}, when the program ended.")
+    if left["partly"]:
+        _say(f"{waitfor.half_entered(left['partly'])}, up to the program's end.")
+    return True
 
 
 def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
