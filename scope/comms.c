@@ -69,12 +69,16 @@ bool scope_world_ranks(MPI_Group group, int **world, int *n) {
     return good;
 }
 
+static _Thread_local bool for_shadow; /* this thread makes one */
+
 /* The same ranks with the same topology; nothing of the program's travels with it, neither
  * attributes, whose callbacks it would see, nor its error handler. */
 static int make_shadow(MPI_Comm handle, bool inter, int rank, MPI_Comm *shadow) {
     MPI_Comm plain;
     int kind = MPI_UNDEFINED;
+    for_shadow = true;
     int err = inter ? PMPI_Comm_dup(handle, &plain) : PMPI_Comm_split(handle, 0, rank, &plain);
+    for_shadow = false;
     if (err)
         return err;
     PMPI_Comm_set_errhandler(plain, MPI_ERRORS_RETURN);
@@ -308,7 +312,7 @@ void scope_unhide(void) {
         int err = scope_gate(&call, c);                                                          \
         if (!err) {                                                                              \
             scope_step_out(&call);                                                               \
-            err = PMPI_##name(__VA_ARGS__);                                                      \
+            err = scope_heard(PMPI_##name(__VA_ARGS__));                                         \
             err = make_known(err, err ? MPI_COMM_NULL : *made);                                  \
             scope_step_in(&call);                                                                \
         }                                                                                        \
@@ -353,36 +357,51 @@ CREATE(Dist_graph_create_adjacent, true, 0,
 CREATE(Intercomm_merge, true, 0, (MPI_Comm comm, int high, MPI_Comm *made), made, comm, high, made)
 
 /* A shadow that is made as a duplicate would take the program's attributes with it: their copy
- * callbacks are the scope's, which ask the program's own for its own communicators only. */
+ * callbacks are the scope's, which ask the program's own for its own communicators only. One that the
+ * program frees stays as long as an attribute does: the library would know no more of it, and the
+ * scope has to delete the attribute of a communicator that it keeps (see retire). */
 struct keyval {
     MPI_Comm_copy_attr_function *copy;
     MPI_Comm_delete_attr_function *delete;
     void *state;
     struct keyval *next;
-    atomic_int id;
+    atomic_int id, holders;
+    atomic_bool freed;
 };
 
-static _Atomic(struct keyval *) keyvals; /* an attribute may outlive its keyval: all are kept */
-static _Thread_local bool for_shadow;
+static _Atomic(struct keyval *) keyvals; /* all that there ever were */
+
+static void let_go_of(struct keyval *k) {
+    int id = k->id;
+    if (atomic_load(&k->freed) && atomic_load(&k->holders) == 0 && id != MPI_KEYVAL_INVALID &&
+        atomic_compare_exchange_strong(&k->id, &id, MPI_KEYVAL_INVALID))
+        PMPI_Comm_free_keyval(&id);
+}
 
 static int copy_attribute(MPI_Comm comm, int keyval, void *of, void *in, void *out, int *flag) {
-    const struct keyval *k = of;
+    struct keyval *k = of;
     *flag = 0;
     if (for_shadow || k->copy == MPI_COMM_NULL_COPY_FN)
         return MPI_SUCCESS;
-    return k->copy(comm, keyval, k->state, in, out, flag);
+    const int err = k->copy(comm, keyval, k->state, in, out, flag);
+    if (!err && *flag)
+        atomic_fetch_add(&k->holders, 1);
+    return err;
 }
 
 static int delete_attribute(MPI_Comm comm, int keyval, void *value, void *of) {
-    const struct keyval *k = of;
-    if (k->delete == MPI_COMM_NULL_DELETE_FN)
-        return MPI_SUCCESS;
-    return k->delete(comm, keyval, value, k->state);
+    struct keyval *k = of;
+    const int err = k->delete == MPI_COMM_NULL_DELETE_FN
+                        ? MPI_SUCCESS
+                        : k->delete(comm, keyval, value, k->state);
+    if (!err)
+        atomic_fetch_sub(&k->holders, 1);
+    return err;
 }
 
 int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_attr_function *delete,
                            int *keyval, void *state) {
-    struct keyval *k = malloc(sizeof *k);
+    struct keyval *k = calloc(1, sizeof *k);
     if (!k)
         return PMPI_Comm_create_keyval(copy, delete, keyval, state);
     *k = (struct keyval){.copy = copy, .delete = delete, .state = state};
@@ -392,6 +411,44 @@ int MPI_Comm_create_keyval(MPI_Comm_copy_attr_function *copy, MPI_Comm_delete_at
     while (!atomic_compare_exchange_weak(&keyvals, &k->next, k))
         ; /* k->next is the newest by now */
     return err;
+}
+
+static struct keyval *keyval_of(int id) {
+    struct keyval *k = id == MPI_KEYVAL_INVALID ? NULL : atomic_load(&keyvals);
+    while (k && k->id != id)
+        k = k->next;
+    return k;
+}
+
+int MPI_Comm_free_keyval(int *keyval) {
+    struct keyval *k = keyval ? keyval_of(*keyval) : NULL;
+    if (!k || atomic_load(&k->freed)) /* the library says what is wrong */
+        return PMPI_Comm_free_keyval(k ? &(int){MPI_KEYVAL_INVALID} : keyval);
+    atomic_store(&k->freed, true);
+    *keyval = MPI_KEYVAL_INVALID;
+    let_go_of(k);
+    return MPI_SUCCESS;
+}
+
+int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void *value) {
+    struct keyval *k = keyval_of(keyval);
+    scope_attributed(comm, keyval);
+    const int err = PMPI_Comm_set_attr(comm, keyval, value); /* deletes what was there */
+    if (!err && k)
+        atomic_fetch_add(&k->holders, 1);
+    return err;
+}
+
+/* The names that MPI-1 had for these. */
+int MPI_Keyval_create(MPI_Copy_function *copy, MPI_Delete_function *delete, int *keyval,
+                      void *state) {
+    return MPI_Comm_create_keyval(copy, delete, keyval, state);
+}
+
+int MPI_Keyval_free(int *keyval) { return MPI_Comm_free_keyval(keyval); }
+
+int MPI_Attr_put(MPI_Comm comm, int keyval, void *value) {
+    return MPI_Comm_set_attr(comm, keyval, value);
 }
 
 MPI_Errhandler scope_mute(MPI_Comm comm) {
@@ -406,17 +463,17 @@ void scope_unmute(MPI_Comm comm, MPI_Errhandler before) {
     PMPI_Errhandler_free(&before);
 }
 
-/* As freeing it would. Of a keyval that was freed the library may know no more: no error is raised,
- * and its attribute goes with the communicator. */
+/* As freeing it would. */
 static int delete_attributes(MPI_Comm comm) {
     int err = MPI_SUCCESS;
     const MPI_Errhandler before = scope_mute(comm);
-    for (const struct keyval *k = atomic_load(&keyvals); k && !err; k = k->next) {
+    for (struct keyval *k = atomic_load(&keyvals); k && !err; k = k->next) {
         void *value;
         int found = 0;
-        if (k->id != MPI_KEYVAL_INVALID &&
+        if (k->id != MPI_KEYVAL_INVALID && k->holders > 0 &&
             PMPI_Comm_get_attr(comm, k->id, &value, &found) == MPI_SUCCESS && found)
             err = PMPI_Comm_delete_attr(comm, k->id);
+        let_go_of(k);
     }
     scope_unmute(comm, before);
     return err;
@@ -636,7 +693,7 @@ int MPI_Comm_create(MPI_Comm comm, MPI_Group group, MPI_Comm *made) {
         err = scope_gate(&call, c);
     if (!err) {
         scope_step_out(&call);
-        err = PMPI_Comm_create(comm, group, made);
+        err = scope_heard(PMPI_Comm_create(comm, group, made));
         err = make_known(err, err ? MPI_COMM_NULL : *made);
         scope_step_in(&call);
     }
@@ -656,7 +713,7 @@ int MPI_Comm_create_group(MPI_Comm comm, MPI_Group group, int tag, MPI_Comm *mad
     }
     if (!err) {
         scope_step_out(&call);
-        err = PMPI_Comm_create_group(comm, group, tag, made);
+        err = scope_heard(PMPI_Comm_create_group(comm, group, tag, made));
         err = make_known(err, err ? MPI_COMM_NULL : *made);
         scope_step_in(&call);
     }
@@ -680,7 +737,7 @@ int MPI_Comm_create_from_group(MPI_Group group, const char *tag, MPI_Info info,
     }
     if (!err) {
         /* with the lock: Open MPI (5.0) does not bear another thread in MPI meanwhile */
-        err = PMPI_Comm_create_from_group(group, tag, info, handler, made);
+        err = scope_heard(PMPI_Comm_create_from_group(group, tag, info, handler, made));
         scope_step_out(&call);
         err = make_known(err, err ? MPI_COMM_NULL : *made);
         scope_step_in(&call);
@@ -718,7 +775,7 @@ int MPI_Intercomm_create(MPI_Comm comm, int leader, MPI_Comm peers, int remote, 
     }
     if (!err) {
         scope_step_out(&call);
-        err = PMPI_Intercomm_create(comm, leader, peers, remote, tag, made);
+        err = scope_heard(PMPI_Intercomm_create(comm, leader, peers, remote, tag, made));
         err = make_known(err, err ? MPI_COMM_NULL : *made);
         scope_step_in(&call);
     }

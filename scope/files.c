@@ -59,7 +59,7 @@ int MPI_File_open(MPI_Comm comm, const char *name, int mode, MPI_Info info, MPI_
     if (!err) {
         scope_step_alone(&call);
         err = fits ? scope_new_number(c, &number) : MPI_SUCCESS;
-        err = err ? err : PMPI_File_open(comm, name, mode, info, file);
+        err = err ? err : scope_heard(PMPI_File_open(comm, name, mode, info, file));
         scope_step_back(&call);
         if (!err && fits)
             err = add_file(*file, c, number);
@@ -102,7 +102,7 @@ int MPI_File_close(MPI_File *file) {
     int err = meet(&call, *file, f, 0);
     if (!err) {
         scope_step_alone(&call);
-        err = PMPI_File_close(file);
+        err = scope_heard(PMPI_File_close(file));
         scope_step_back(&call);
         if (!err && f)
             forget_file(f);

@@ -35,6 +35,17 @@ static bool tables(void) {
     return sent && received;
 }
 
+/* Of the scope's threads as well: what nobody has received when MPI ends, UCX speaks of. */
+void scope_word_sent(int to) {
+    if (tables())
+        sent[to]++;
+}
+
+void scope_word_received(int from) {
+    if (tables())
+        received[from]++;
+}
+
 static int tag_of(int number) {
     return FIRST_TAG + (int)((unsigned)number % (unsigned)(scope.greatest_tag - FIRST_TAG));
 }
@@ -227,6 +238,7 @@ bool scope_drain_tokens(double limit) {
             } else if (there) { /* a wake of a round that has passed */
                 int number;
                 PMPI_Recv(&number, 1, MPI_INT, r, status.MPI_TAG, scope.private, MPI_STATUS_IGNORE);
+                scope_word_received(r);
             } else {
                 scope_nap(0.0002);
                 good = scope_now() - start < limit;
@@ -268,7 +280,8 @@ static void forget_aside(struct aside *a) {
 
 static void *do_aside(void *of) {
     struct aside *a = of;
-    a->err = a->work(a->given);
+    scope_deaf(); /* the call that waits tells the program's handler */
+    a->err = scope_heard(a->work(a->given));
     atomic_store(&a->done, true);
     forget_aside(a);
     return NULL;

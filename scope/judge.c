@@ -20,6 +20,14 @@ struct world {
     const struct unreceived *left;
     int lefts;
     bool *free;
+    struct index *index; /* of each rank */
+};
+
+/* Open requests, and what matched probes took, in the order of what they are of: of tens of thousands
+ * of requests each is looked for among all. */
+struct index {
+    const struct record **row;
+    int n;
 };
 
 static bool fits(int wanted, int given) { return wanted == ANY_LABEL || wanted == given; }
@@ -68,14 +76,65 @@ struct unreceived *scope_left(int n, const struct report *reports, int *lefts) {
     return all;
 }
 
-static bool is_posted(const struct report *dest, int comm, int source, int tag) {
-    for (int i = 0; i < dest->rows; i++) {
-        const struct record *r = &dest->row[i];
-        if (r->row == POSTED && r->kind == RECV && r->comm == comm && fits(r->tag, tag) &&
-            (r->peer == ANY_PEER || r->peer == source))
-            return true;
+static int compare_rows(const void *a, const void *b) {
+    const struct record *x = *(const struct record *const *)a;
+    const struct record *y = *(const struct record *const *)b;
+    const int keys[][2] = {{x->row, y->row}, {x->kind, y->kind}, {x->comm, y->comm},
+                           {x->peer, y->peer}};
+    for (int i = 0; i < 4; i++)
+        if (keys[i][0] != keys[i][1])
+            return keys[i][0] < keys[i][1] ? -1 : 1;
+    return (x->tag > y->tag) - (x->tag < y->tag);
+}
+
+/* No rows: no memory. */
+static struct index index_of(const struct report *report) {
+    struct index x = {calloc((size_t)report->rows + 1, sizeof *x.row), 0};
+    for (int i = 0; i < report->rows && x.row; i++)
+        if (report->row[i].row == POSTED || report->row[i].row == HELD)
+            x.row[x.n++] = &report->row[i];
+    if (x.n > 1)
+        qsort(x.row, (size_t)x.n, sizeof *x.row, compare_rows);
+    return x;
+}
+
+static struct index *index_all(int n, const struct report *reports) {
+    struct index *all = calloc((size_t)n + 1, sizeof *all);
+    for (int r = 0; r < n && all; r++)
+        all[r] = index_of(&reports[r]);
+    return all;
+}
+
+static void forget_index(int n, struct index *all) {
+    for (int r = 0; r < n && all; r++)
+        free(all[r].row);
+    free(all);
+}
+
+/* How many rows are of that, and in *sum how many requests or messages. */
+static int look_up(const struct index *x, int row, int kind, int comm, int peer, int tag,
+                   long long *sum) {
+    const struct record key = {.row = row, .kind = kind, .comm = comm, .peer = peer, .tag = tag};
+    const struct record *const wanted = &key;
+    int first = 0, last = x->n, found = 0;
+    while (first < last) {
+        const int middle = first + (last - first) / 2;
+        if (compare_rows(&x->row[middle], &wanted) < 0)
+            first = middle + 1;
+        else
+            last = middle;
     }
-    return false;
+    for (; first < x->n && compare_rows(&x->row[first], &wanted) == 0; first++, found++)
+        *sum += x->row[first]->count;
+    return found;
+}
+
+static bool is_posted(const struct index *dest, int comm, int source, int tag) {
+    long long sum = 0;
+    return look_up(dest, POSTED, RECV, comm, source, tag, &sum) ||
+           look_up(dest, POSTED, RECV, comm, source, ANY_LABEL, &sum) ||
+           look_up(dest, POSTED, RECV, comm, ANY_PEER, tag, &sum) ||
+           look_up(dest, POSTED, RECV, comm, ANY_PEER, ANY_LABEL, &sum);
 }
 
 /* The communicator, not yet freed? */
@@ -86,10 +145,12 @@ static bool has(const struct report *report, int comm) {
 
 int scope_unclaimed(int n, const struct report *reports, struct unreceived *left, int lefts) {
     int kept = 0;
-    for (int i = 0; i < lefts; i++)
+    struct index *index = lefts > 0 ? index_all(n, reports) : NULL;
+    for (int i = 0; i < lefts && index; i++)
         if (left[i].dest < n && has(&reports[left[i].dest], left[i].comm) &&
-            !is_posted(&reports[left[i].dest], left[i].comm, left[i].source, left[i].tag))
+            !is_posted(&index[left[i].dest], left[i].comm, left[i].source, left[i].tag))
             left[kept++] = left[i];
+    forget_index(n, index);
     return kept;
 }
 
@@ -219,35 +280,18 @@ static bool receive_can_end(const struct world *w, int rank, const struct record
     return any;
 }
 
-static long long counted(const struct report *report, int row, const struct record *need,
-                         int peer) {
-    for (int i = 0; i < report->rows; i++) {
-        const struct record *r = &report->row[i];
-        if (r->row == row && r->comm == need->comm && r->peer == peer && r->tag == need->tag)
-            return r->count;
-    }
-    return 0;
-}
-
 static bool send_can_end(const struct world *w, int rank, const struct record *need,
                          bool *target) {
-    const struct report *me = &w->reports[rank], *dest = &w->reports[need->peer];
     long long open = 0, left = 0;
-    if (is_posted(dest, need->comm, rank, need->tag))
+    if (is_posted(&w->index[need->peer], need->comm, rank, need->tag))
         return true;
-    for (int i = 0; i < me->rows; i++) {
-        const struct record *r = &me->row[i];
-        if (r->row == POSTED && r->kind == SEND && r->comm == need->comm &&
-            r->peer == need->peer && r->tag == need->tag)
-            open += r->count;
-    }
-    for (int i = 0; i < w->lefts; i++) {
-        const struct unreceived *m = &w->left[i];
-        if (m->source == rank && m->dest == need->peer && m->comm == need->comm &&
-            m->tag == need->tag)
-            left += m->count;
-    }
-    left += counted(dest, HELD, need, rank);
+    look_up(&w->index[rank], POSTED, SEND, need->comm, need->peer, need->tag, &open);
+    const struct unreceived key = {
+        .dest = need->peer, .comm = need->comm, .source = rank, .tag = need->tag};
+    const struct unreceived *m =
+        bsearch(&key, w->left, (size_t)w->lefts, sizeof key, compare);
+    left += m ? m->count : 0;
+    look_up(&w->index[need->peer], HELD, 0, need->comm, rank, need->tag, &left);
     if (left < open || (need->kind == BUFFER && left == 0)) /* received already */
         return true;
     return helped(w, need->peer, target);
@@ -398,8 +442,9 @@ static int suspect(struct world *w, const long long *before, int at_least,
 
 void scope_judge(int n, const struct report *reports, const long long *before,
                  const struct unreceived *left, int lefts, bool quiet, struct verdict *verdict) {
-    struct world w = {n, reports, left, lefts, calloc((size_t)n, sizeof(bool))};
-    bool blind = !w.free || !left; /* no memory: say nothing rather than something wrong */
+    struct world w = {n, reports, left, lefts, calloc((size_t)n, sizeof(bool)),
+                      index_all(n, reports)};
+    bool blind = !w.free || !left || !w.index; /* no memory: say nothing rather than something wrong */
     *verdict = (struct verdict){.kind = RUNNING, .is_stuck = verdict->is_stuck};
     verdict->mismatch = find_mismatch(n, reports);
     for (int r = 0; r < n; r++)
@@ -410,7 +455,7 @@ void scope_judge(int n, const struct report *reports, const long long *before,
             verdict->is_stuck[r] = hangs_in(&reports[r], &verdict->mismatch);
             verdict->stuck += verdict->is_stuck[r];
         }
-    } else if (w.free && left) {
+    } else if (w.free && left && w.index) {
         for (int kind = DEADLOCK; kind >= STARVED && !blind && verdict->kind == RUNNING; kind--) {
             follow(&w, kind == DEADLOCK, true);
             if (stuck(&w, before, verdict))
@@ -431,6 +476,7 @@ void scope_judge(int n, const struct report *reports, const long long *before,
         memset(verdict->is_stuck, 0, (size_t)n * sizeof *verdict->is_stuck);
     }
     free(w.free);
+    forget_index(n, w.index);
 }
 
 /* Where nobody is known to be free but who computes: the same view for all kinds of verdict. */
@@ -438,10 +484,12 @@ void scope_targets(int n, const struct report *reports, int rank, const struct r
                    bool *target) {
     int lefts = 0;
     struct unreceived *left = scope_left(n, reports, &lefts);
-    struct world w = {n, reports, left, lefts, calloc((size_t)n, sizeof(bool))};
+    struct world w = {n, reports, left, lefts, calloc((size_t)n, sizeof(bool)),
+                      index_all(n, reports)};
     memset(target, 0, (size_t)n * sizeof *target);
-    if (w.free && left)
+    if (w.free && left && w.index)
         can_end(&w, rank, need, target);
     free(w.free);
+    forget_index(n, w.index);
     free(left);
 }

@@ -76,7 +76,7 @@ static int start_send(const struct comm *c, const void *buf, count_t count, MPI_
                       struct flight **flight) {
     const int peer = scope_peer(c, dest);
     struct flight *leaves = scope_depart(c, peer, tag, scope_bytes(count, type));
-    const int err = begin(buf, count, type, dest, tag, c->handle, how, request);
+    const int err = scope_heard(begin(buf, count, type, dest, tag, c->handle, how, request));
     *done = peer == NO_PEER;
     *flight = NULL;
     if (err) {
@@ -175,7 +175,7 @@ static int serve_irecv(struct call *call, struct comm *c, void *buf, count_t cou
     const int wrong = scope_check(call, c, source, tag, true);
     if (wrong)
         return scope_end(call, c, wrong);
-    const int err = P(Irecv)(buf, count, type, source, tag, c->handle, request);
+    const int err = scope_heard(P(Irecv)(buf, count, type, source, tag, c->handle, request));
     if (err)
         return scope_end(call, c, err);
     const int peer = scope_peer(c, source);
@@ -194,7 +194,7 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
     MPI_Request request = MPI_REQUEST_NULL;
     MPI_Status own = scope_status(status);
     int done = 0;
-    int err = P(Irecv)(buf, count, type, source, tag, c->handle, &request);
+    int err = scope_heard(P(Irecv)(buf, count, type, source, tag, c->handle, &request));
     if (err)
         return scope_end(call, c, err);
     int peer = scope_peer(c, source);
@@ -240,7 +240,7 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
     MPI_Status statuses[2] = {scope_status(status)};
     bool complete[2] = {false, false};
     int left = MPI_SUCCESS;
-    int err = P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &requests[0]);
+    int err = scope_heard(P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &requests[0]));
     if (err)
         return scope_end(call, c, err);
     const int from = scope_peer(c, source);
@@ -346,6 +346,7 @@ static int serve_sendrecv_replace(struct call *call, struct comm *c, void *buf, 
 static int serve_init(struct call *call, struct comm *c, int err, int kind,
                       const MPI_Request *request, count_t count, MPI_Datatype type, int peer,
                       int tag) {
+    err = scope_heard(err);
     if (err)
         return scope_end(call, c, err);
     const int to = scope_peer(c, peer);
@@ -430,7 +431,7 @@ static int start(MPI_Request *request, struct op *op) {
     }
     if (op && op->kind == SEND)
         op->flight = scope_depart(op->comm, op->peer, op->tag, op->bytes);
-    const int err = PMPI_Start(request);
+    const int err = scope_heard(PMPI_Start(request));
     if (err && op && op->kind == SEND)
         scope_stays(op->flight);
     return err;
@@ -581,7 +582,7 @@ void scope_forget_held(const struct comm *comm) {
 static int probe_once(const struct comm *c, int source, int tag, int *found, MPI_Message *message,
                       MPI_Status *status) {
     if (scope.network) {
-        const int err = PMPI_Iprobe(source, tag, c->handle, found, status);
+        const int err = scope_heard(PMPI_Iprobe(source, tag, c->handle, found, status));
         if (!err && *found && status->MPI_SOURCE >= 0) {
             source = status->MPI_SOURCE; /* a matched probe is to take the same one */
             tag = status->MPI_TAG;
@@ -590,8 +591,8 @@ static int probe_once(const struct comm *c, int source, int tag, int *found, MPI
         if (err || !*found || !message)
             return err;
     }
-    return message ? PMPI_Improbe(source, tag, c->handle, found, message, status)
-                   : PMPI_Iprobe(source, tag, c->handle, found, status);
+    return scope_heard(message ? PMPI_Improbe(source, tag, c->handle, found, message, status)
+                               : PMPI_Iprobe(source, tag, c->handle, found, status));
 }
 
 void scope_forget_flights(void) {
@@ -713,7 +714,8 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
         MPI_Status own = scope_status(status);                                                   \
         begin_receive(*message, &was);                                                           \
         int err = was.dead ? scope.code                                                          \
-                           : PMPI_Imrecv##SUFFIX(buf, count, type, message, &request);           \
+                           : scope_heard(                                                        \
+                                 PMPI_Imrecv##SUFFIX(buf, count, type, message, &request));      \
         if (was.dead)                                                                            \
             *message = MPI_MESSAGE_NULL;                                                         \
         c = was.comm ? was.comm : c;                                                             \
@@ -735,7 +737,8 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
         struct held was;                                                                         \
         begin_receive(*message, &was);                                                           \
         const int err = was.dead ? scope.code                                                    \
-                                 : PMPI_Imrecv##SUFFIX(buf, count, type, message, request);      \
+                                 : scope_heard(                                                  \
+                                       PMPI_Imrecv##SUFFIX(buf, count, type, message, request)); \
         if (was.dead)                                                                            \
             *message = MPI_MESSAGE_NULL;                                                         \
         c = was.comm ? was.comm : c;                                                             \
@@ -787,7 +790,7 @@ static int serve_isendrecv(struct call *call, struct comm *c, const void *sendbu
     int err = wrong_dest ? wrong_dest : scope_check(call, c, source, recvtag, true);
     MPI_Request part[3] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL, MPI_REQUEST_NULL};
     if (!err)
-        err = P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &part[0]);
+        err = scope_heard(P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &part[0]));
     const int from = scope_peer(c, source), to = scope_peer(c, dest);
     const long long bytes = scope_bytes(sendcount, sendtype);
     struct flight *flight = NULL;

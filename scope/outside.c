@@ -532,6 +532,8 @@ void scope_outside_ended(void) {
         mark("done");
 }
 
+bool scope_outside_compiled(void) { return scope_outside_wanted() && !scope_is_python(); }
+
 void scope_outside_left_over(const char *text) {
     char path[PATH_ROOM];
     if (!scope_outside_wanted())
@@ -568,6 +570,49 @@ int MPI_Abort(MPI_Comm comm, int code) {
         mark("abort");
     return PMPI_Abort(comm, code);
 }
+
+/* ---- calls that are looked up in the library itself, as ctypes, Julia and others do ---- */
+
+#ifdef __GLIBC__
+typedef void *lookup(void *handle, const char *name);
+
+/* The C library's, by the versions that it has on the machines there are. */
+static lookup *library_lookup(void) {
+    static const char *const versions[] = {"GLIBC_2.34", "GLIBC_2.2.5", "GLIBC_2.17"};
+    static lookup *_Atomic known;
+    lookup *found = atomic_load(&known);
+    for (size_t i = 0; !found && i < sizeof versions / sizeof *versions; i++) {
+        void *there = dlvsym(RTLD_NEXT, "dlsym", versions[i]);
+        memcpy(&found, &there, sizeof found);
+    }
+    atomic_store(&known, found);
+    return found;
+}
+
+/* What the program would have been linked to: the scope's, where `found` is the MPI library's. */
+static void *preloaded(const void *found, const char *name) {
+    int (*const of_library)(int *, char ***) = PMPI_Init;
+    Dl_info there, library;
+    const void *known;
+    memcpy(&known, &of_library, sizeof known);
+    if (!found || !dladdr(found, &there) || !dladdr(known, &library) ||
+        there.dli_fbase != library.dli_fbase)
+        return NULL;
+    return library_lookup()(RTLD_DEFAULT, name);
+}
+
+/* Its last act is a jump: to the C library the caller is who called this one. */
+__attribute__((visibility("default"))) void *dlsym(void *handle, const char *name) {
+    lookup *const library = library_lookup();
+    if (handle != RTLD_NEXT && handle != RTLD_DEFAULT && scope_outside_wanted() &&
+        strncmp(name, "MPI_", 4) == 0) {
+        void *ours = preloaded(library(handle, name), name);
+        if (ours)
+            return ours;
+    }
+    return library(handle, name);
+}
+#endif
 
 /* ---- Fortran ---- */
 

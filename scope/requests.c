@@ -160,7 +160,7 @@ static int peek_parts(struct op *op, int *done, MPI_Status *status) {
         if (op->part[i] == MPI_REQUEST_NULL)
             continue;
         scope_empty_status(&one);
-        const int err = PMPI_Test(&op->part[i], &complete, &one);
+        const int err = scope_heard(PMPI_Test(&op->part[i], &complete, &one));
         if (complete && i == 0)
             op->status = one;
         if (err)
@@ -182,7 +182,8 @@ int scope_peek(struct op *op, int *done, MPI_Status *status) {
     scope_empty_status(status);
     const int err = op->makes         ? scope_peek_idup(op, done)
                     : op->generalized ? peek_parts(op, done, status)
-                                      : PMPI_Request_get_status(op->request, done, status);
+                                      : scope_heard(
+                                            PMPI_Request_get_status(op->request, done, status));
     if (*done && !(err && op->makes)) {
         op->peeked = true;
         op->status = *status;

@@ -18,6 +18,7 @@ static const double patience = 0.1;    /* seconds in a call before the others ar
 static const double second_look = 0.05;
 static const double longest_pause = 1; /* between rounds while nothing changes */
 static const double tick = 0.005;
+static const double words_limit = 1; /* to take out what the ranks told each other last */
 static const double glance = 0.0005; /* at the messages of a network */
 
 void scope_nap(double seconds) {
@@ -159,6 +160,7 @@ static void wake(void) {
         if (r == scope.rank)
             continue;
         PMPI_Isend(&number, 1, MPI_INT, r, WAKE, scope.private, &request);
+        scope_word_sent(r);
         scope_complete(&request, false, 0);
     }
 }
@@ -179,6 +181,7 @@ static bool woken(void) {
         if (!found)
             continue;
         PMPI_Recv(&number, 1, MPI_INT, status.MPI_SOURCE, WAKE, scope.private, MPI_STATUS_IGNORE);
+        scope_word_received(status.MPI_SOURCE);
         woken = woken || number > scope.round;
     }
     return woken;
@@ -531,6 +534,7 @@ void scope_finish(void) {
     scope_unlock();
     pthread_join(scope.thread, NULL);
     scope_lock();
+    scope_drain_tokens(words_limit);
     atomic_store(&scope.ready, false);
     scope_finish_windows();
     scope_finish_files();

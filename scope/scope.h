@@ -17,6 +17,7 @@
  *   files.c        collective file calls
  *   network.c      the lens: messages take the time of a network
  *   unjudged.c     calls that block, or move messages, and are not followed
+ *   handlers.c     error handlers that the program has written
  *   types.c        derived datatypes that are not freed
  *   judge.c        from the reports of all ranks to a verdict (no MPI in it)
  *   rounds.c       the thread that talks to the other ranks
@@ -432,6 +433,7 @@ bool scope_defers(MPI_Comm comm, int code);
 struct mishap *scope_mishap(void); /* this thread's last; NULL: it never called */
 int scope_thread_number(void);
 bool scope_is_python(void); /* outside.c */
+int scope_code(int code); /* an error of the scope's own, as the program is to get it */
 /* The program does what the scope cannot follow: says so, and proves nothing until a drain. */
 void scope_unjudged(const char *name);
 void scope_event(const struct call *call, const struct comm *comm, int peer, int tag,
@@ -449,6 +451,7 @@ bool scope_rests(struct thread *thread); /* it does not compute */
 bool scope_any_waits(double since);
 void scope_watch_helpers(double now);
 bool scope_helpers_rest(void); /* threads that never called MPI do not compute */
+void scope_attributed(MPI_Comm comm, int keyval); /* it is being given that attribute */
 /* Out of the lock for a call that waits for the other ranks inside the library, and back. */
 void scope_step_out(struct call *call);
 void scope_step_in(struct call *call);
@@ -462,7 +465,7 @@ void scope_outside_before(void);            /* MPI is about to begin */
 void scope_outside_begin(int threads);       /* MPI has begun, with this level of threads asked */
 void scope_outside_told(const char *report); /* of a break, before any call is left */
 void scope_outside_left(MPI_Comm comm);      /* by the program's thread, before the error */
-bool scope_outside_wanted(void);
+bool scope_outside_wanted(void);             /* under `ringside run` */
 bool scope_outside_is_fatal(MPI_Errhandler handler); /* does it end the program, and say why? */
 void scope_outside_fails(const struct mishap *mishap); /* it is to end of this */
 void scope_outside_left_over(const char *text); /* by one rank, at their end: JSON */
@@ -470,6 +473,7 @@ void scope_outside_left_over(const char *text); /* by one rank, at their end: JS
 void scope_outside_sent(const struct unreceived *left, int lefts);
 void scope_outside_end(void);                /* MPI is about to end */
 void scope_outside_ended(void);              /* MPI has ended */
+bool scope_outside_compiled(void);           /* a program under `ringside run`, and not in Python */
 
 /* requests.c */
 struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int peer, int tag,
@@ -569,6 +573,8 @@ int scope_gate(struct call *call, struct comm *c);
 void scope_token(int to, int key);
 int scope_await(struct call *call, int n, const int *from, int key);
 bool scope_token_there(int from, int key);
+void scope_word_sent(int to);
+void scope_word_received(int from);
 /* With all ranks held: takes out the words on their way. False: it took too long. */
 bool scope_drain_tokens(double limit);
 void scope_finish_tokens(void);
@@ -576,6 +582,15 @@ void scope_finish_tokens(void);
  * can be left. `given` then is what the work has made of it. */
 int scope_aside(struct call *call, int (*work)(void *given), void *given, size_t size,
                 const struct record *needs, int n);
+
+/* handlers.c: an error of the library's, also one that its call has not returned. */
+int scope_heard(int err);
+int scope_note(MPI_Comm comm, int err); /* within a call, for its end; returns the error */
+/* Tells the program's handler of an error, or, at a call's end, of what the library has told it; gives
+ * what the call returns. Outside of the lock: it may never come back. */
+int scope_raise(MPI_Comm comm, int err);
+int scope_tell_handler(int err);
+void scope_deaf(void); /* this thread calls none of them */
 
 /* types.c: derived datatypes the program has made and not freed. */
 long long scope_open_types(void);

@@ -151,14 +151,14 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
     }
     if ((*c)->gone) { /* by a copy of its handle */
         scope_unlock();
-        PMPI_Comm_call_errhandler(MPI_COMM_WORLD, MPI_ERR_COMM);
+        scope_raise(MPI_COMM_WORLD, MPI_ERR_COMM);
         return NO_COMM;
     }
     if (scope.raise && !cleans_up(name)) {
         scope.broken = scope.delivered = true;
         scope_unlock();
         scope_outside_left((*c)->handle);
-        PMPI_Comm_call_errhandler((*c)->handle, scope.code);
+        scope_raise((*c)->handle, scope.code);
         insist_on_leaving();
         return LEAVE;
     }
@@ -168,6 +168,7 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
     own->name = name;
     own->mishap.code = own->mishap.fatal_code = MPI_SUCCESS;
     own->mishap.cut[0] = '\0';
+    own->mishap.raised = false; /* a handler of the program's may have left by a jump */
     scope.in_flight = true; /* until a round says otherwise */
     if (!is_test(name)) {
         scope.epoch++;
@@ -295,9 +296,20 @@ int MPI_Error_string(int code, char *string, int *length) {
     return err;
 }
 
+/* Open MPI's errors are their classes, and programs compare them so: a code of our own, whose words
+ * are for a notebook, is nobody's there. */
+int scope_code(int code) {
+    int class = code;
+#ifdef OPEN_MPI
+    if (scope_outside_compiled())
+        PMPI_Error_class(code, &class);
+#endif
+    return class;
+}
+
 /* Tells the program's handler of an error that the scope has found. Where errors are fatal a library
- * takes their code for its exit status: that of a code of our own would be nobody's. */
-static void raise_error(MPI_Comm comm, int err) {
+ * takes their code for its exit status. */
+static int raise_error(MPI_Comm comm, int err) {
     char text[MPI_MAX_ERROR_STRING];
     int length, class = err;
     MPI_Errhandler handler;
@@ -308,7 +320,7 @@ static void raise_error(MPI_Comm comm, int err) {
     if (fatal || told)
         PMPI_Error_class(err, &class);
     PMPI_Errhandler_free(&handler);
-    PMPI_Comm_call_errhandler(comm, class);
+    return scope_raise(comm, scope_code(class));
 }
 
 int scope_end(const struct call *call, const struct comm *comm, int err) {
@@ -323,20 +335,21 @@ int scope_end(const struct call *call, const struct comm *comm, int err) {
         note_mishap(call, comm, err != MPI_SUCCESS ? err : mishap->fatal_code);
     call->thread->depth--;
     scope_unlock();
-    mishap->raised = true;
     if (mishap->fatal_code != MPI_SUCCESS)
         scope_outside_fails(mishap);
     if (err != MPI_SUCCESS && err == scope.code)
         scope_outside_left(handle);
-    if (err != MPI_SUCCESS && (err == scope.no_rank || err == scope.no_tag))
-        raise_error(handle, err);
-    else if (err != MPI_SUCCESS && (call->silent || err == scope.code))
-        PMPI_Comm_call_errhandler(handle, err);
-    mishap->raised = false;
     void (*const who)(int) = atomic_load(&listener);
     if (who && err != MPI_SUCCESS && err != scope.code)
         who(err);
-    return err;
+    if (err == MPI_SUCCESS)
+        return scope_tell_handler(err);
+    mishap->raised = true;
+    const int result = err == scope.no_rank || err == scope.no_tag  ? raise_error(handle, err)
+                       : call->silent || err == scope.code ? scope_raise(handle, err)
+                                                           : scope_tell_handler(err);
+    mishap->raised = false;
+    return err == scope.code ? err : result;
 }
 
 /* Between two polls under the network lens: until a message is due, or, where none is known to be
@@ -663,12 +676,11 @@ bool scope_sleeps(const struct thread *t) {
 /* mpi4py keeps a duplicate of a communicator, and a count of tags, in an attribute of it, for its
  * reductions of objects. Where ranks are left out of step, so are these, for good: the attribute is
  * known by what follows it, and is deleted after a break. */
-int MPI_Comm_set_attr(MPI_Comm comm, int keyval, void *value) {
+void scope_attributed(MPI_Comm comm, int keyval) {
     if (own && own->depth == 0) {
         own->attributed = comm;
         own->keyval = keyval;
     }
-    return PMPI_Comm_set_attr(comm, keyval, value);
 }
 
 /* ---- begin ---- */

@@ -54,8 +54,7 @@ int scope_truncated(const struct comm *c, const MPI_Status *status, long long ro
         return MPI_SUCCESS;
     scope_note_cut(c, status, scope_received(status), room);
     PMPI_Add_error_string(scope.no_room, scope_mishap()->cut);
-    PMPI_Comm_call_errhandler(c->handle, scope.no_room); /* as PMPI_Test would have */
-    return scope.no_room;
+    return scope_note(c->handle, scope_code(scope.no_room)); /* as PMPI_Test would have */
 }
 
 /* The library has told so. MPICH's (5.0.2) status has only what there was room for, and the two
@@ -107,7 +106,8 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
         *done = 0;
         return MPI_SUCCESS;
     }
-    int err = PMPI_Test(request, done, status);
+    const int field = status->MPI_ERROR;
+    int err = scope_heard(PMPI_Test(request, done, status));
     if (!*done && err == MPI_SUCCESS)
         return err;
     *done = 1;
@@ -117,12 +117,12 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
     const int failed = err ? err : scope_mishap()->fatal_code;
     if (failed && op && op->active && op->kind == RECV && failed != scope.no_room)
         cut_off(op, status, failed);
-    if (op && op->peeked)
+    if (op && op->peeked) {
+        status->MPI_ERROR = field;
         scope_copy_status(status, &op->status);
-    if (op && op->peeked && op->failed && !err) { /* the library told it when it was asked */
-        err = op->failed;
-        PMPI_Comm_call_errhandler(op->comm->handle, err);
     }
+    if (op && op->peeked && op->failed && !err) /* the library told it when it was asked */
+        err = scope_note(op->comm->handle, op->failed);
     if (op && op->active) {
         scope_op_complete(op, status);
         scope_give_back(op);
@@ -243,11 +243,28 @@ static void status_error(int *err, MPI_Status statuses[], int i, int failed, boo
 
 #ifdef MPICH_VERSION
 static const bool sets_fields = false; /* but in MPI_Waitall */
-static const bool tells_early = true;  /* of an error, though not all are complete */
+static const bool tells_early = true;  /* MPI_Testall of an error, though not all are complete */
+static const bool waits_on = true;     /* MPI_Waitall after an error, and leaves the rest as it is */
 #else
 static const bool sets_fields = true;
 static const bool tells_early = false;
+static const bool waits_on = false; /* it takes what is complete */
 #endif
+
+static int look_at(MPI_Request request, int *done, MPI_Status *status);
+
+/* Asked now and then in a long wait for one before them. */
+static bool any_failed(const struct call *call) {
+    enum { OFTEN = 256 };
+    for (int i = 1; i < call->n_requests && call->polls % OFTEN == 0; i++) {
+        struct op *op = scope_op_find(call->requests[i]);
+        MPI_Status status;
+        int done = 0;
+        if (op && op->active && !op->dead && scope_peek(op, &done, &status) != MPI_SUCCESS)
+            return true;
+    }
+    return false;
+}
 
 /* All have to be complete, so they are waited for one after the other. */
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
@@ -256,25 +273,32 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     call.requests = requests;
     call.n_requests = count;
     int err = MPI_SUCCESS, left = MPI_SUCCESS, told = 0;
+    bool some_failed = false;
     for (int i = 0; i < count; i++) {
         struct op was;
         MPI_Status *const status = nth(statuses, i), own = scope_status(status);
+        const bool keeps = err && waits_on;
         int done = 0, failed = MPI_SUCCESS;
         for (;;) {
             const struct op *op = left ? scope_op_find(requests[i]) : NULL;
             if (op && op->dead)
                 break; /* whoever waits for it again is told so */
-            failed = scope_test(&requests[i], &done, &own, &was);
-            if (done || left)
+            failed = keeps ? look_at(requests[i], &done, &own)
+                           : scope_test(&requests[i], &done, &own, &was);
+            if (done || left || some_failed)
                 break;
             left = scope_pause(&call);
+            some_failed = !waits_on && !left && any_failed(&call);
         }
-        if (!done)
-            continue;
+        if (!left && (keeps || (some_failed && !done)) && status != MPI_STATUS_IGNORE)
+            status->MPI_ERROR = MPI_ERR_PENDING;
         call.requests = requests + i + 1;
         call.n_requests = count - i - 1;
+        if (!done || keeps)
+            continue;
         scope_copy_status(status, &own);
         status_error(&err, statuses, i, failed, true);
+        some_failed = some_failed || (err && !waits_on);
         if (was.serial) {
             scope_event_of(&call, &was);
             told++;
@@ -310,7 +334,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
         if (is_open(requests[i]) && !(op && op->dead)) {
             open = true;
             failed = op ? scope_peek(op, &done, &own)
-                        : PMPI_Request_get_status(requests[i], &done, &own);
+                        : scope_heard(PMPI_Request_get_status(requests[i], &done, &own));
         }
         wrong = wrong || failed;
         *flag = *flag && (done || failed) && !(op && scope.network && scope_held(op));
@@ -346,7 +370,7 @@ static bool test_open(MPI_Request *request, int *done, MPI_Status *status, struc
     }
     int which = 0;
     *was = (struct op){.peer = NO_PEER, .tag = ANY_LABEL, .kind = UNKNOWN};
-    *err = PMPI_Testany(1, request, &which, done, status);
+    *err = scope_heard(PMPI_Testany(1, request, &which, done, status));
     *done = *done || *err;
     return !*done || *err || which != MPI_UNDEFINED;
 }
@@ -485,7 +509,7 @@ static int look_at(MPI_Request request, int *done, MPI_Status *status) {
         return scope.code;
     }
     const int err = op && op->active ? scope_peek(op, done, status)
-                                     : PMPI_Request_get_status(request, done, status);
+                                     : scope_heard(PMPI_Request_get_status(request, done, status));
     *done = *done && !(op && scope.network && scope_held(op));
     return err;
 }

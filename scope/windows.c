@@ -173,7 +173,7 @@ void scope_window_rows(struct report *report, int *room) {
     do {                                                                                         \
         atomic_fetch_add(&(w)->inside, 1);                                                       \
         scope_step_out(&call);                                                                   \
-        err = __VA_ARGS__;                                                                       \
+        err = scope_heard(__VA_ARGS__);                                                          \
         atomic_fetch_sub(&(w)->inside, 1);                                                       \
         scope_step_in(&call);                                                                    \
         err = since(&call, err);                                                                 \
@@ -217,7 +217,7 @@ static int since(struct call *call, int err) {
         if (!err) {                                                                              \
             scope_step_out(&call);                                                               \
             err = fits ? scope_new_number(c, &number) : MPI_SUCCESS;                             \
-            err = err ? err : PMPI_##name##S(__VA_ARGS__);                                       \
+            err = err ? err : scope_heard(PMPI_##name##S(__VA_ARGS__));                          \
             scope_step_in(&call);                                                                \
             if (!err && fits)                                                                    \
                 err = add_window(*win, c, number);                                               \
@@ -285,7 +285,7 @@ int MPI_Win_free(MPI_Win *win) {
     }
     if (!err) {
         scope_step_out(&call);
-        err = PMPI_Win_free(win);
+        err = scope_heard(PMPI_Win_free(win));
         scope_step_in(&call);
         if (!err)
             forget_window(w);
@@ -307,7 +307,7 @@ enum { UNCHECKED = 0 };
 int MPI_Win_post(MPI_Group group, int assertion, MPI_Win win) {
     OBSERVE_WINDOW(Win_post, win, PMPI_Win_post(group, assertion, win))
     int n = 0, *world = NULL, *awaited = NULL;
-    err = PMPI_Win_post(group, assertion | UNCHECKED, win); /* waits for nobody */
+    err = scope_heard(PMPI_Win_post(group, assertion | UNCHECKED, win)); /* waits for nobody */
     if (!err && scope_world_ranks(group, &world, &n))
         awaited = malloc((size_t)(n + 1) * sizeof *awaited);
     if (awaited) {
@@ -335,7 +335,7 @@ int MPI_Win_start(MPI_Group group, int assertion, MPI_Win win) {
     if (!w->accesses && scope_world_ranks(group, &world, &n))
         err = scope_await(&call, n, world, key(w, POSTS));
     if (!err)
-        err = PMPI_Win_start(group, assertion | UNCHECKED, win); /* all have posted */
+        err = scope_heard(PMPI_Win_start(group, assertion | UNCHECKED, win)); /* all have posted */
     if (!err && world) {
         w->targets = world;
         w->n_targets = n;

@@ -78,6 +78,7 @@ Exit status: the program's own, or
   120      deadlock: ranks wait for each other, or for what nobody will do
   121      mismatch: ranks are in collectives that do not fit, MPI_Finalize among them
   122      suspected: ranks do nothing but test in a loop, for longer than --quiet
+  123      with --strict: messages that nobody received, or a collective that not all ranks were in
   128 + s  a rank was killed by signal s, or the run was ended by it (130: Ctrl-C)"""
 
 
@@ -147,6 +148,9 @@ def _add_run(one: argparse.ArgumentParser) -> None:
         "--insist", action="store_true", help="every MPI_Send as MPI_Ssend: no buffer helps"
     )
     one.add_argument(
+        "--strict", action="store_true", help="messages that nobody received are a failure (123)"
+    )
+    one.add_argument(
         "--quiet", type=float, metavar="SECONDS", help="a loop of tests is suspected after (20)"
     )
     one.add_argument(
@@ -163,7 +167,7 @@ def _add_run(one: argparse.ArgumentParser) -> None:
 def _run(options) -> int:
     from ringside import run
 
-    names = ("mpiexec", "scope", "insist", "quiet", "timeline", "events", "trace")
+    names = ("mpiexec", "scope", "insist", "strict", "quiet", "timeline", "events", "trace")
     settings = {name: getattr(options, name) for name in names}
     parts = run.parts(options.ranks, [options.program, *options.arguments])
     return run.carry_out(run.plan(parts, **settings))

@@ -65,7 +65,8 @@ def _become(command, directory, scope, launcher, numbers) -> None:
     before = os.environ.get("LD_PRELOAD", "")
     os.environ["RINGSIDE_RUN_DIRECTORY"] = directory
     os.environ["RINGSIDE_PRELOAD_BEFORE"] = before
-    os.environ["LD_PRELOAD"] = f"{scope}:{before}" if before else scope
+    first = [path for path in before.replace(" ", ":").split(":") if "san.so" in path]
+    os.environ["LD_PRELOAD"] = ":".join([*first, scope, *([before] if before else [])])
     for name in ("SIGPIPE", "SIGXFSZ"):  # Python has them ignored
         signal.signal(getattr(signal, name), signal.SIG_DFL)
     signal.signal(signal.SIGINT, signal.SIG_DFL)

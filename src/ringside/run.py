@@ -27,7 +27,7 @@ from ringside import kernels, mpi, processes
 from ringside.errors import RunError, alone, reason
 from ringside.watch import waitfor
 
-DEADLOCK, MISMATCH, SUSPECTED = 120, 121, 122
+DEADLOCK, MISMATCH, SUSPECTED, LEFT_OVER = 120, 121, 122, 123
 _STATUS = {"mismatch": MISMATCH, "suspected": SUSPECTED}
 
 TICK = 0.05  # seconds between two looks at the run's directory
@@ -41,6 +41,7 @@ MANY_CALLS = 5000  # from which on a timeline's bars are pixels and no longer sh
 
 _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/.*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) \(")
+_SANITIZER = re.compile(r"=> (/.*/lib(?:asan|lsan|tsan|hwasan)\.so[.\d]*) \(")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".f", ".f90", ".F90", ".f08")
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 # MPI itself and what leads to it from Fortran, C++ and Java, wherever it is installed; and what of
@@ -60,6 +61,7 @@ class Plan:
     mpiexec: list[str]
     scope: Path
     environment: dict[str, str]
+    strict: bool = False  # what is left over is a failure
     timeline: Path | None = None
     events: Path | None = None
     trace: Path | None = None
@@ -91,6 +93,7 @@ def plan(
     mpiexec: str | None = None,
     scope: str | None = None,
     insist: bool = False,
+    strict: bool = False,
     quiet: float | None = None,
     timeline: str | None = None,
     events: str | None = None,
@@ -118,7 +121,7 @@ def plan(
     variables["RINGSIDE_INSIST"] = "1" if insist else "0"
     variables["RINGSIDE_QUIET"] = "" if quiet is None else f"{quiet:g}"
     found = _scope(scope, library, launcher, own=not mpiexec)
-    return Plan(parts, launcher, found, variables, **kept)
+    return Plan(parts, launcher, found, variables, strict, **kept)
 
 
 def carry_out(plan: Plan) -> int:
@@ -201,8 +204,9 @@ def _launcher(mpiexec: str | None) -> list[str]:
     return words
 
 
-def _loads(binary: str | Path) -> Path | None:
-    """The MPI library that a compiled program, or a scope, loads; None: none, or no such thing."""
+def _loads(binary: str | Path, kind: re.Pattern = _LIBRARY) -> Path | None:
+    """The MPI library that a compiled program, or a scope, loads, or another kind of library; None:
+    none, or no such thing."""
     try:
         with open(binary, "rb") as file:
             if file.read(4) != b"\x7fELF":
@@ -212,7 +216,7 @@ def _loads(binary: str | Path) -> Path | None:
         )
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = _LIBRARY.search(listed.stdout)
+    found = kind.search(listed.stdout)
     return Path(found[1]).resolve() if found else None
 
 
@@ -319,6 +323,9 @@ def follow(
 
 def _start(plan: Plan, directory: Path, mask: set) -> subprocess.Popen:
     scope = _preloadable(plan.scope, directory)
+    programs = [shutil.which(command[0]) or command[0] for _, command in plan.parts]
+    if found := [found for found in (_loads(one, _SANITIZER) for one in programs) if found]:
+        scope = f"{found[0]}:{scope}"  # it insists on being the first
     helper = [sys.executable, "-I", "-S", str(Path(__file__).with_name("rank.py"))]
     shutil.copy(Path(__file__).with_name("held.py"), directory)
     words, tie = [], processes.ends_with_us()
@@ -582,8 +589,10 @@ def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
     """Say who died, if anyone did, and what the scope could not see; the exit status."""
     code = run.process.returncode
     _warn(plan, notes)
-    _tell_left_over(run.directory)
+    left = _tell_left_over(run.directory)
     failed = _tell_errors(run.directory)
+    if left and plan.strict:
+        code = code or LEFT_OVER
     if run.interrupted:
         return 128 + run.interrupted
     if failed:
@@ -656,21 +665,24 @@ def _warn(plan: Plan, notes: list[dict]) -> None:
         )
 
 
-def _tell_left_over(directory: Path) -> None:
+def _tell_left_over(directory: Path) -> bool:
     """What was sent and never received, and which collective not all ranks of a communicator were
-    in, when all had come to MPI_Finalize."""
-    with contextlib.suppress(FileNotFoundError):
+    in, when all had come to MPI_Finalize; whether there was anything."""
+    try:
         left = json.loads((directory / "left-over.json").read_text())
-        if left["unreceived"]:
-            places = _sent(directory)
-            for message in left["unreceived"][:MANY_ERRORS]:
-                key = tuple(message[name] for name in ("source", "comm", "dest", "tag"))
-                if key in places:
-                    message["place"] = _place(*places[key])
-            which = waitfor.unreceived(left["unreceived"], left["untold"])
-            _say(f"{which}, when the program ended.")
-        if left["partly"]:
-            _say(f"{waitfor.half_entered(left['partly'])}, up to the program's end.")
+    except FileNotFoundError:
+        return False
+    if left["unreceived"]:
+        places = _sent(directory)
+        for message in left["unreceived"][:MANY_ERRORS]:
+            key = tuple(message[name] for name in ("source", "comm", "dest", "tag"))
+            if key in places:
+                message["place"] = _place(*places[key])
+        which = waitfor.unreceived(left["unreceived"], left["untold"])
+        _say(f"{which}, when the program ended.")
+    if left["partly"]:
+        _say(f"{waitfor.half_entered(left['partly'])}, up to the program's end.")
+    return True
 
 
 def _sent(directory: Path) -> dict[tuple[int, ...], tuple[str, str]]:
