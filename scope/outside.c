@@ -438,17 +438,21 @@ static void ends(MPI_Comm *comm, int *code, ...) {
     scope_outside_fails(&mishap);
 }
 
+static void hear_of(MPI_Comm comm) {
+    MPI_Errhandler handler;
+    PMPI_Comm_get_errhandler(comm, &handler);
+    if (handler == MPI_ERRORS_ARE_FATAL)
+        PMPI_Comm_set_errhandler(comm, ours);
+    PMPI_Errhandler_free(&handler);
+}
+
 static void hear_of_errors(void) {
-    static const MPI_Comm both[] = {MPI_COMM_WORLD, MPI_COMM_SELF};
     if (PMPI_Comm_create_errhandler(ends, &ours) != MPI_SUCCESS)
         return;
-    for (int i = 0; i < 2; i++) {
-        MPI_Errhandler handler;
-        PMPI_Comm_get_errhandler(both[i], &handler);
-        if (handler == MPI_ERRORS_ARE_FATAL)
-            PMPI_Comm_set_errhandler(both[i], ours);
-        PMPI_Errhandler_free(&handler);
-    }
+    hear_of(MPI_COMM_WORLD);
+#ifdef OPEN_MPI /* in MPICH, where it has none, the handler of MPI_COMM_WORLD is asked */
+    hear_of(MPI_COMM_SELF);
+#endif
 }
 
 int MPI_Comm_get_errhandler(MPI_Comm comm, MPI_Errhandler *handler) {

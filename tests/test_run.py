@@ -394,8 +394,8 @@ def test_a_rank_of_python_that_raises_while_others_wait(run, tmp_path):
     assert said.count("ZeroDivisionError: division by zero") == 1
     assert sum("Traceback" in line for line in said) == 1
     assert "made calls that do not fit together" in said[-5]
-    assert said[-4].endswith(", raises.py:7") and "MPI_Barrier" in said[-4]
-    assert said[-3] == "  rank 1: MPI_Finalize, the end of its program"
+    assert said[-4] == "  rank 1: MPI_Finalize, the end of its program"
+    assert said[-3].endswith(", raises.py:7") and "MPI_Barrier" in said[-3]
 
 
 @needs_lines
@@ -571,8 +571,9 @@ def test_messages_that_nobody_received_are_told_and_do_no_harm(run, tmp_path):
     assert lines(done.stdout) == ["the end"] * 2
     told = [line for line in lines(done.stderr) if line.startswith("Ringside")]
     assert told == [
-        "Ringside: sent and not received: 100 messages from rank 0 to rank 1 (tag 5), 1 message "
-        "from rank 0 to rank 1 (tag 6, communicator 3), when the program ended."
+        "Ringside: sent and not received: 100 messages from rank 0 to rank 1 (tag 5), sent at "
+        "left-over.c:21, in main, 1 message from rank 0 to rank 1 (tag 6, communicator 3), sent at "
+        "left-over.c:22, in main, when the program ended."
     ]
 
 
@@ -1190,4 +1191,4 @@ def test_no_request_and_less_than_nothing_are_for_the_library(run, edges):
 def test_an_error_that_the_scope_finds_ends_a_program_as_the_librarys_own_would(run, edges):
     done = run(2, edges, "no rank")
     assert done.returncode == 6  # MPI_ERR_RANK of both libraries
-    assert "MPI_Send to rank 2: no such rank" in done.stderr.decode()
+    assert "MPI_Send to rank 2, edges.c:213, in main: no such rank" in done.stderr.decode()

@@ -409,7 +409,8 @@ def _all_said(run: Run) -> bool:
     left &= set(run.report["ranks"]) or left
     left -= {s["rank"] for s in run.report["states"] if s["call"] == "MPI_Finalize"}
     threads = {(r, t["thread"]) for r in left for t in run.report["states"][r]["threads"]}
-    names = (path.name.split("-") for path in run.directory.glob("waits-*-*-*[0-9]"))
+    marks = (path for path in run.directory.glob("waits-*") if not path.suffix)  # else half written
+    names = (path.name.split("-") for path in marks)
     return threads <= {(int(rank), int(thread)) for _, rank, _, thread in names}
 
 
