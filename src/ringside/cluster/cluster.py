@@ -359,6 +359,15 @@ class Cluster:
             return False
         return True if len(states) == len(self.client.ids) else None
 
+    def _settles(self) -> bool:
+        """Whether all ranks are between two cells, or soon are, as one that has just ended is."""
+        deadline = time.monotonic() + DRAIN_LIMIT
+        while any(state["state"] != "idle" for state in self._ask("state")):
+            if time.monotonic() > deadline:
+                return False
+            time.sleep(0.05)
+        return True
+
     # ------------------------------------------------------------ the scope
 
     @property
@@ -451,7 +460,7 @@ class Cluster:
             )
             return
         self.client._build_targets("all")  # which says so where there are no ranks
-        if self.client.ranks_with_work() or self._idle() is not True:
+        if self.client.ranks_with_work() or not self._settles():
             raise ClusterError(
                 "the network is changed between two cells, and ranks are at work: wait for the "
                 "cell, or stop it"
