@@ -22,7 +22,7 @@ SOURCES = kernels.ROOT / "kernels"
 TESTS = kernels.ROOT / "tests"
 
 
-def mpirun(n: int, *command, timeout: float = 60, options=(), **variables: str):
+def mpirun(n: int, *command, timeout: float = 240, options=(), **variables: str):
     """Run a command on n ranks; after a time-out they are ended and TimeoutExpired is raised."""
     package = str(Path(kernels.__file__).parents[1])
     environment = mpi.environment() | {"PYTHONPATH": package} | variables
