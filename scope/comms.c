@@ -887,9 +887,8 @@ static int await_idups(struct call *call, const struct comm *c) {
 
 /* Freeing waits for nobody else. */
 int MPI_Comm_free(MPI_Comm *comm) {
-    OBSERVE_GIVEN(comm, Comm_free, comm ? *comm : MPI_COMM_WORLD,
-                  free_unseen(comm, PMPI_Comm_free))
-    if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF) /* the library says why not */
+    OBSERVE(Comm_free, comm ? *comm : MPI_COMM_WORLD, free_unseen(comm, PMPI_Comm_free))
+    if (!comm || c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF) /* the library says why not */
         return scope_end(&call, c, PMPI_Comm_free(comm));
     const int err = await_idups(&call, c);
     scope_event(&call, c, ANY_PEER, ANY_LABEL, 0, 0);
@@ -928,9 +927,8 @@ static int until_complete(struct call *call, const struct comm *c) {
 }
 
 int MPI_Comm_disconnect(MPI_Comm *comm) {
-    OBSERVE_GIVEN(comm, Comm_disconnect, comm ? *comm : MPI_COMM_WORLD,
-                  free_unseen(comm, PMPI_Comm_disconnect))
-    if (c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF)
+    OBSERVE(Comm_disconnect, comm ? *comm : MPI_COMM_WORLD, free_unseen(comm, PMPI_Comm_disconnect))
+    if (!comm || c->handle == MPI_COMM_WORLD || c->handle == MPI_COMM_SELF)
         return scope_end(&call, c, PMPI_Comm_disconnect(comm));
     int err = until_complete(&call, c);
     if (!err) {
@@ -1038,7 +1036,7 @@ int MPI_Init(int *argc, char ***argv) {
 
 int MPI_Query_thread(int *provided) {
     const int err = PMPI_Query_thread(provided);
-    if (!err && level != UNTOLD)
+    if (!err && provided && level != UNTOLD)
         *provided = level;
     return err;
 }

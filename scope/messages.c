@@ -192,7 +192,7 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request request = MPI_REQUEST_NULL;
-    MPI_Status own = scope_status(status);
+    MPI_Status own = scope_no_status();
     int done = 0;
     int err = scope_heard(P(Irecv)(buf, count, type, source, tag, c->handle, &request));
     if (err)
@@ -237,7 +237,7 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
     if (wrong)
         return scope_end(call, c, wrong);
     MPI_Request requests[2] = {MPI_REQUEST_NULL, MPI_REQUEST_NULL};
-    MPI_Status statuses[2] = {scope_status(status)};
+    MPI_Status statuses[2] = {scope_no_status()};
     bool complete[2] = {false, false};
     int left = MPI_SUCCESS;
     int err = scope_heard(P(Irecv)(recvbuf, recvcount, recvtype, source, recvtag, c->handle, &requests[0]));
@@ -607,7 +607,7 @@ static int serve_probe(struct call *call, struct comm *c, int source, int tag,
     if (wrong)
         return scope_end(call, c, wrong);
     const struct record probe = probe_of(c, source, tag);
-    MPI_Status own = scope_status(status);
+    MPI_Status own = scope_no_status();
     int found = 0, err;
     call->probe = &probe;
     call->n_probes = 1;
@@ -636,7 +636,7 @@ static int serve_iprobe(struct call *call, struct comm *c, int source, int tag, 
     const int wrong = scope_check(call, c, source, tag, true);
     if (wrong)
         return scope_end(call, c, wrong);
-    MPI_Status own = scope_status(status);
+    MPI_Status own = scope_no_status();
     const int err = probe_once(c, source, tag, found, message, &own);
     if (err)
         return scope_end(call, c, err);
@@ -711,7 +711,7 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
                       PMPI_Mrecv##SUFFIX(buf, count, type, message, status))                     \
         struct held was;                                                                         \
         MPI_Request request = MPI_REQUEST_NULL;                                                  \
-        MPI_Status own = scope_status(status);                                                   \
+        MPI_Status own = scope_no_status();                                                   \
         begin_receive(*message, &was);                                                           \
         int err = was.dead ? scope.code                                                          \
                            : scope_heard(                                                        \

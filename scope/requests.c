@@ -159,7 +159,7 @@ static int peek_parts(struct op *op, int *done, MPI_Status *status) {
         int complete = 1;
         if (op->part[i] == MPI_REQUEST_NULL)
             continue;
-        scope_empty_status(&one);
+        one = scope_no_status();
         const int err = scope_heard(PMPI_Test(&op->part[i], &complete, &one));
         if (complete && i == 0)
             op->status = one;
@@ -179,7 +179,7 @@ int scope_peek(struct op *op, int *done, MPI_Status *status) {
         *status = op->status;
         return op->failed;
     }
-    scope_empty_status(status);
+    *status = scope_no_status();
     const int err = op->makes         ? scope_peek_idup(op, done)
                     : op->generalized ? peek_parts(op, done, status)
                                       : scope_heard(

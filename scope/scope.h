@@ -520,9 +520,7 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
 int scope_wait(struct call *call, MPI_Request *request, MPI_Status *status);
 int scope_bury(MPI_Request *request, struct op *op);
 void scope_event_of(const struct call *call, const struct op *was);
-/* What the program's status holds: a library leaves alone what it does not fill in. */
-MPI_Status scope_status(const MPI_Status *given);
-void scope_empty_status(MPI_Status *status);
+MPI_Status scope_no_status(void); /* for a library to fill in */
 void scope_copy_status(MPI_Status *to, const MPI_Status *from);
 long long scope_received(const MPI_Status *status);
 int scope_truncated(const struct comm *c, const MPI_Status *status, long long room);

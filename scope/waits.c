@@ -6,18 +6,14 @@
 #include <stdlib.h>
 #include <string.h>
 
-/* A library writes the error field in some calls and leaves it alone in others: so does the scope. */
+/* A library fills in all of a status, all but its error, or nothing: so does the scope. */
 enum { UNTOUCHED = INT_MIN + 37 };
 
-void scope_empty_status(MPI_Status *status) {
-    memset(status, 0, sizeof *status);
-    status->MPI_ERROR = UNTOUCHED;
-}
-
-MPI_Status scope_status(const MPI_Status *given) {
+MPI_Status scope_no_status(void) {
     MPI_Status own;
-    scope_empty_status(&own);
-    return given == MPI_STATUS_IGNORE ? own : *given;
+    memset(&own, 0, sizeof own);
+    own.MPI_SOURCE = own.MPI_ERROR = UNTOUCHED;
+    return own;
 }
 
 static MPI_Status *nth(MPI_Status statuses[], int i) {
@@ -27,10 +23,10 @@ static MPI_Status *nth(MPI_Status statuses[], int i) {
 void scope_copy_status(MPI_Status *to, const MPI_Status *from) {
     if (to == MPI_STATUS_IGNORE)
         return;
-    const int error = to->MPI_ERROR;
-    *to = *from;
-    if (from->MPI_ERROR == UNTOUCHED)
-        to->MPI_ERROR = error;
+    const int error = from->MPI_ERROR == UNTOUCHED ? to->MPI_ERROR : from->MPI_ERROR;
+    if (from->MPI_SOURCE != UNTOUCHED)
+        *to = *from;
+    to->MPI_ERROR = error;
 }
 
 long long scope_received(const MPI_Status *status) {
@@ -186,7 +182,7 @@ int MPI_Wait(MPI_Request *request, MPI_Status *status) {
         return scope_end(&call, c, PMPI_Wait(request, status));
     }
     struct op was;
-    MPI_Status own = scope_status(status);
+    MPI_Status own = scope_no_status();
     int done = 0, err;
     call.requests = request;
     call.n_requests = 1;
@@ -212,7 +208,7 @@ int MPI_Test(MPI_Request *request, int *flag, MPI_Status *status) {
         return scope_end(&call, c, PMPI_Test(request, flag, status));
     }
     struct op was;
-    MPI_Status own = scope_status(status);
+    MPI_Status own = scope_no_status();
     const bool open = is_open(*request);
     *flag = 0;
     const int err = scope_test(request, flag, &own, &was);
@@ -253,19 +249,6 @@ static const bool waits_on = false; /* it takes what is complete */
 
 static int look_at(MPI_Request request, int *done, MPI_Status *status);
 
-/* Asked now and then in a long wait for one before them. */
-static bool any_failed(const struct call *call) {
-    enum { OFTEN = 256 };
-    for (int i = 1; i < call->n_requests && call->polls % OFTEN == 0; i++) {
-        struct op *op = scope_op_find(call->requests[i]);
-        MPI_Status status;
-        int done = 0;
-        if (op && op->active && !op->dead && scope_peek(op, &done, &status) != MPI_SUCCESS)
-            return true;
-    }
-    return false;
-}
-
 /* All have to be complete, so they are waited for one after the other. */
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     OBSERVE_GIVEN(HAS_MANY(count, requests) && HAS_STATUSES(count, statuses), Waitall,
@@ -276,8 +259,8 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     bool some_failed = false;
     for (int i = 0; i < count; i++) {
         struct op was;
-        MPI_Status *const status = nth(statuses, i), own = scope_status(status);
-        const bool keeps = err && waits_on;
+        MPI_Status *const status = nth(statuses, i), own = scope_no_status();
+        const bool keeps = err && waits_on && requests[i] != MPI_REQUEST_NULL;
         int done = 0, failed = MPI_SUCCESS;
         for (;;) {
             const struct op *op = left ? scope_op_find(requests[i]) : NULL;
@@ -288,7 +271,6 @@ int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
             if (done || left || some_failed)
                 break;
             left = scope_pause(&call);
-            some_failed = !waits_on && !left && any_failed(&call);
         }
         if (!left && (keeps || (some_failed && !done)) && status != MPI_STATUS_IGNORE)
             status->MPI_ERROR = MPI_ERR_PENDING;
@@ -347,7 +329,7 @@ int MPI_Testall(int count, MPI_Request requests[], int *flag, MPI_Status statuse
         scope_tested(&call, *flag);
     for (int i = 0; i < count && *flag; i++) {
         struct op was;
-        MPI_Status *const status = nth(statuses, i), own = scope_status(status);
+        MPI_Status *const status = nth(statuses, i), own = scope_no_status();
         int done = 0;
         const int failed = scope_test(&requests[i], &done, &own, &was);
         scope_copy_status(status, &own);
@@ -383,7 +365,7 @@ static int test_any(struct call *call, int count, MPI_Request requests[], int *i
     *done = 0;
     for (int i = 0; i < count; i++) {
         struct op was;
-        MPI_Status own = scope_status(status);
+        MPI_Status own = scope_no_status();
         int err = MPI_SUCCESS, complete = 0;
         if (!test_open(&requests[i], &complete, &own, &was, &err))
             continue;
@@ -445,7 +427,7 @@ static int test_some(struct call *call, int count, MPI_Request requests[], int *
     *ready = 0;
     for (int i = 0; i < count; i++) {
         struct op was;
-        MPI_Status *const status = nth(statuses, *ready), own = scope_status(status);
+        MPI_Status *const status = nth(statuses, *ready), own = scope_no_status();
         int done = 0, failed = MPI_SUCCESS;
         if (!test_open(&requests[i], &done, &own, &was, &failed))
             continue;
@@ -517,7 +499,7 @@ static int look_at(MPI_Request request, int *done, MPI_Status *status) {
 int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
     OBSERVE_GIVEN(flag && HAS_STATUS(status), Request_get_status, MPI_COMM_WORLD,
                   PMPI_Request_get_status(request, flag, status))
-    MPI_Status own = scope_status(status);
+    MPI_Status own = scope_no_status();
     const int err = look_at(request, flag, &own);
     if (*flag)
         scope_copy_status(status, &own);
@@ -550,7 +532,7 @@ int MPI_Request_get_status_all(int count, looked_at requests, int *flag, MPI_Sta
     int err = MPI_SUCCESS;
     *flag = 1;
     for (int i = 0; i < count && *flag && !err; i++) {
-        MPI_Status *const status = nth(statuses, i), own = scope_status(status);
+        MPI_Status *const status = nth(statuses, i), own = scope_no_status();
         err = look_at(requests[i], flag, &own);
         if (*flag && !err)
             scope_copy_status(status, &own);
@@ -572,7 +554,7 @@ int MPI_Request_get_status_any(int count, looked_at requests, int *index, int *f
     *flag = 0;
     *index = MPI_UNDEFINED;
     for (int i = 0; i < count && !*flag && !err; i++) {
-        MPI_Status own = scope_status(status);
+        MPI_Status own = scope_no_status();
         if (!is_known_open(requests[i]))
             continue;
         any = true;
@@ -601,7 +583,7 @@ int MPI_Request_get_status_some(int count, looked_at requests, int *ready, int i
     int err = MPI_SUCCESS;
     *ready = 0;
     for (int i = 0; i < count && !err; i++) {
-        MPI_Status *const status = nth(statuses, *ready), own = scope_status(status);
+        MPI_Status *const status = nth(statuses, *ready), own = scope_no_status();
         int done = 0;
         if (!is_known_open(requests[i]))
             continue;

@@ -518,6 +518,16 @@ static void duplicates(void) {
     leave(&made);
     CALL(Comm_free_keyval, &key);
     CALL(Info_free, &info);
+
+    /* by the names of MPI-1 */
+    deletions = 0;
+    CALL(Comm_dup, world, &made);
+    CALL(Keyval_create, copy, delete, &key, NULL);
+    CALL(Attr_put, made, key, &turn);
+    CALL(Keyval_free, &key);
+    EXPECT(deletions, 0);
+    leave(&made);
+    EXPECT(deletions, 1);
 }
 
 static void splits(void) {
@@ -678,8 +688,22 @@ static void handle(MPI_Comm *comm, int *err, ...) {
     handled++;
 }
 
+static void handle_window(MPI_Win *win, int *err, ...) {
+    (void)win;
+    (void)err;
+}
+
+static void handle_file(MPI_File *file, int *err, ...) {
+    (void)file;
+    (void)err;
+}
+
 static void handlers(void) {
     MPI_Errhandler handler, found;
+    CALL(Win_create_errhandler, handle_window, &handler);
+    CALL(Errhandler_free, &handler);
+    CALL(File_create_errhandler, handle_file, &handler);
+    CALL(Errhandler_free, &handler);
     MPI_Comm made;
     MPI_Info info;
     char name[MPI_MAX_OBJECT_NAME];

@@ -117,5 +117,5 @@ def test_no_function_of_the_scope_is_left_out(runs, program, tmp_path):
     aborted(program, tmp_path)
     lines = {line for case in CASES for lines in runs(*case, True) for line in lines}
     calls = {line.removeprefix("called ") for line in lines if line.startswith("called ")}
-    missing = defined() - calls - {"MPI_Abort"}
+    missing = defined() - calls - {"MPI_Abort", "MPI_Errhandler_create"}  # no header has that
     assert not missing, f"every_call.c calls none of {', '.join(sorted(missing))}"

@@ -564,11 +564,15 @@ int main(int argc, char **argv) {
 
 
 def test_messages_that_nobody_received_are_told_and_do_no_harm(run, tmp_path):
-    """MPICH fails in MPI_Finalize over one that it has seen, or hangs there."""
+    """MPICH fails in MPI_Finalize over one that it has seen, or hangs there. 5.0 fails of one in
+    MPI_COMM_WORLD, and does so here."""
     program = compile_c(LEFT_OVER, tmp_path / "left-over")
     done = run(2, program)
-    assert done.returncode == 1  # rank 1's
-    assert lines(done.stdout) == ["the end"] * 2
+    if "unmatched message" in done.stderr:
+        assert done.returncode == 15 and mpi.kind() == "mpich"
+    else:
+        assert done.returncode == 1  # rank 1's
+        assert lines(done.stdout) == ["the end"] * 2
     told = [line for line in lines(done.stderr) if line.startswith("Ringside")]
     assert told == [
         "Ringside: sent and not received: 100 messages from rank 0 to rank 1 (tag 5), sent at "
