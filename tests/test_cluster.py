@@ -6,6 +6,7 @@ import json
 import os
 import queue
 import re
+import shlex
 import signal
 import subprocess
 import sys
@@ -362,7 +363,8 @@ def test_the_engines_log_is_shown_when_they_do_not_start(tmp_path):
 
 def test_an_mpiexec_that_fails_before_it_has_ranks_is_run_once_more(tmp_path):
     tried = tmp_path / "tried"
-    begun = f'[ -e {tried} ] && exec {mpi.mpiexec()} "$@"; touch {tried}; exit 213'
+    own = shlex.quote(str(mpi.mpiexec()))
+    begun = f'[ -e {tried} ] && exec {own} "$@"; touch {tried}; exit 213'
     mpiexec = script(tmp_path / "mpiexec", begun)
     code = """
 import ringside

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pandas as pd
 import pytest
-from ranks import compiled
+from ranks import compiled, needs_lines
 
 from ringside import mpi, run
 from ringside.errors import RunError
@@ -101,6 +101,7 @@ def test_several_programs_are_one_job_with_the_first_ones_status(programs, tmp_p
     assert ringside_run(*told).returncode == 3
 
 
+@needs_lines
 def test_a_deadlock_between_programs_is_one_of_all_their_ranks(programs):
     ocean, air = programs
     done = ringside_run("-n", 1, ocean, "give", 0, ":", "-n", 1, air, ":", "-n", 1, air, "four")

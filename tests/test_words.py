@@ -8,11 +8,12 @@ import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from ranks import needs_lines
 
 from ringside import mpi
 from ringside.watch import waitfor
 
-pytestmark = pytest.mark.usefixtures("shared_memory_removed")
+pytestmark = [pytest.mark.usefixtures("shared_memory_removed"), needs_lines]
 
 # Its first argument says what it does; a comment at a line's end is what the tests look for there.
 PROGRAM = r"""
