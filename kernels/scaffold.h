@@ -9,6 +9,12 @@
 
 enum { MAX_BUFFERS = 6 };
 
+/* Computation of so many operations, for the clock of a simulated machine (simulated/simulated.h).
+ * True there: what is computed for the sake of time alone is then left out. */
+#ifndef simulated_work
+#define simulated_work(operations) 0
+#endif
+
 /* A kernel at work on this rank. */
 struct exchange {
     const struct ringside_kernel *kernel;

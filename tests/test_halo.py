@@ -188,23 +188,6 @@ def test_a_variant_prints_rows_as_every_kernel_does():
     assert "variants: " + " ".join(METHODS) in unknown.stderr
 
 
-def test_what_a_library_lacks_is_told(build_copy):
-    switches = "-DNO_NEIGHBOURHOOD -DNO_MPI_4 -DNO_SHARED_WINDOW"
-    program = build_copy("bin/halo", EXTRA_CFLAGS=switches)
-    done = mpirun(2, program, "--doubles", 10, "--reps", 1)
-    assert done.returncode == 0, done.stderr
-    reasons = {
-        "neighbor_alltoall": "this MPI library has no neighbourhood collectives",
-        "ineighbor_alltoall": "this MPI library has no neighbourhood collectives",
-        "neighbor_alltoall_init": "this MPI library has no neighbourhood collectives",
-        "partitioned": "this MPI library is older than MPI 4, with which it came",
-        "shared_window": "this MPI library has no windows of shared memory",
-    }
-    for line in done.stdout.splitlines()[4 : 4 + len(METHODS)]:
-        method, words = line.split(maxsplit=1)
-        assert words == reasons[method] if method in reasons else figures(line)
-
-
 def test_what_shows_at_set_up_is_told(faults):
     done = faulty(faults, "set-up", 2, PROGRAM, "--doubles", 10, "--reps", 1)
     table = done.stdout.splitlines()[4 : 4 + len(METHODS)]

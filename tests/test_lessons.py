@@ -21,6 +21,7 @@ LONG = (
     "05-ring-shift-and-scaling",
     "06-halo-swapping",
     "09-on-a-cluster",
+    "10-a-thousand-ranks",
 )
 ANSWER = "*Your answer:*"
 PREDICTED = re.compile(r"(\w+) = ringside\.predict\(")

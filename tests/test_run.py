@@ -1195,6 +1195,7 @@ def test_no_request_and_less_than_nothing_are_for_the_library(run, edges):
     assert (done.stdout, done.returncode) == (b"", 0), done.stderr
 
 
+@needs_lines
 def test_an_error_that_the_scope_finds_ends_a_program_as_the_librarys_own_would(run, edges):
     done = run(2, edges, "no rank")
     assert done.returncode == 6  # MPI_ERR_RANK of both libraries

@@ -242,7 +242,7 @@ def test_an_error_in_mpi4py_names_rank_call_and_message(said):
 
 def test_a_message_left_over_names_the_line_that_sent_it(said):
     assert f"(tag 42), sent at {line_of('left over')}, in send," in said["left over"].stderr
-    assert said["left over"].returncode == 0
+    assert said["left over"].returncode == (15 if mpi.kind() == "mpich" else 0)  # as plain
 
 
 def test_a_cpp_name_is_told_as_it_is_written(said):

@@ -25,4 +25,6 @@ def __getattr__(name: str):
         return getattr(import_module(f"ringside.{_HOME[name]}"), name)
     if name in _ROOM:
         return import_module(f"ringside.{_ROOM[name]}.{name}")
+    if name == "simulate":
+        return import_module("ringside.simulate")
     raise AttributeError(f"module 'ringside' has no attribute {name!r}")

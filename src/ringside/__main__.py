@@ -13,7 +13,8 @@ _SWEEP = """\
 A sweep file:
 
   results = "results.csv"      relative to this file
-  source = "mpiexec"           or "slurm"; "engines" from a notebook: ringside.campaign.run
+  source = "mpiexec"           or "slurm", "simulated"; "engines" from a notebook: campaign.run
+  platform = "halo-lecture"    with "simulated": one of Ringside's platforms, or a file of that kind
   repetitions = 100            timed and verified repetitions of a point
   warmup = 1                   repetitions before these, not in the table
   limit = 60                   seconds a point may take, with the start of its ranks; one that
@@ -25,7 +26,7 @@ A sweep file:
   ranks = [2, 4]
   bytes = [2, 1024]            or { from = 2, to = 16777216, factor = 2 }
   settings = { trips = 1 }     left out: the defaults
-  nodes = [1, 2]               with "slurm": over how many nodes the ranks are spread, evenly ([1])
+  nodes = [1, 2]               with "slurm", "simulated": the nodes of the ranks, evenly ([1])
 
   [slurm]                      with source = "slurm", and no more than your cluster insists on
   partition = "short"
@@ -39,6 +40,9 @@ A sweep file:
 Each point is kept as it is measured, as a file in the folder results.points, with what all of them
 were measured with and which failed; at the end the table is put together from them. A campaign that
 was ended goes on where it stopped when the same command is given again.
+
+With "simulated" seconds are those of the simulated machine: one repetition, and warmup = 0, will
+do, as nothing is drawn by lot. It needs SimGrid.
 
 With "slurm" all points of a kernel with the same ranks and nodes are one job; scripts and logs are
 in results.points/jobs. The jobs go on when this command is ended: the same again watches them, and

@@ -87,6 +87,11 @@ def unit_bytes(kernel: str) -> int:
     return _about(kernel)["unit_bytes"]
 
 
+def default_count(kernel: str) -> int:
+    """The length of a message, in the kernel's unit, where none is given."""
+    return _about(kernel)["default_count"]
+
+
 def ring(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
     """Pass `doubles` doubles around the ring of `comm`. Everything else is said at `run`."""
     return run("ring", comm, variant, doubles, reps, **settings)
@@ -393,6 +398,7 @@ def _kernels() -> dict[str, dict]:
             "pointer": pointer,
             "unit": about.unit.decode(),
             "unit_bytes": about.unit_bytes,
+            "default_count": about.default_count,
             "maximum_count": about.maximum_count,
             "messages": about.messages,
             "minimum_ranks": about.minimum_ranks,

@@ -5,7 +5,7 @@ this very picture in one sentence: below the picture, from ``text(ax)``, and as 
 that a notebook keeps. Nothing is told by colour alone: shapes, hatches and markers say the same.
 """
 
-from ringside.draw.calls import FAMILIES, timeline
+from ringside.draw.calls import FAMILIES, census, timeline
 from ringside.draw.curves import by_bytes, by_ranks, overlap, residuals, seconds
 from ringside.draw.film import film
 from ringside.draw.graph import ring, wait_for
@@ -17,6 +17,7 @@ __all__ = [
     "FAMILIES",
     "by_bytes",
     "by_ranks",
+    "census",
     "datatype",
     "film",
     "grid",

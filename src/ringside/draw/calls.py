@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.collections import LineCollection, PolyCollection
 from matplotlib.lines import Line2D
@@ -20,8 +21,10 @@ from ringside.draw.page import (
     OKABE_ITO,
     axes_for,
     clock,
+    duration,
     finish,
     legend,
+    listed,
     number,
     played,
     rank_words,
@@ -127,14 +130,35 @@ def _message_words(messages: list[Message], calls: list) -> str:
     )
 
 
-def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | None = None) -> Axes:
+MANY = 64  # ranks that rows cannot show: then it is counted how many are in which kind of call
+
+
+def timeline(
+    events: DataFrame,
+    ax: Axes | None = None,
+    ranks: Iterable[int] | None = None,
+    between: tuple[float, float] | None = None,
+) -> Axes:
     """One row a rank, a bar a call, a line a message, from ``cluster.events()``.
 
     ``ranks`` chooses the rows (default: all ranks up to the highest one named). Blocked time is
     hatched. A line runs from the start of a send to the end of its receive; a send without a
     finished receive gets a stub that ends in an x. Clear the events before the run that is to be
     seen (``cluster.clear()``), or earlier calls come into the picture.
+
+    Of more than 64 ranks, where ``ranks`` chooses none, it shows how many are in which kind of call
+    (``census``). ``between``: from when to when, in seconds of the events' clock; calls that reach
+    beyond are cut.
     """
+    if between is not None:
+        start, end = between
+        events = events[(events["end"] >= start) & (events["start"] <= end)]
+        cut = {name: events[name].clip(start, end) for name in ("start", "end")}
+        events = events.assign(**cut)
+        length = events["end"] - events["start"]
+        events["blocked"] = events["blocked"].clip(upper=length)
+    if ranks is None and len(events) and events["rank"].max() >= MANY:
+        return census(events, ax)
     every = sorted(events.itertuples(index=False), key=lambda row: (row.start, row.rank, row.seq))
     if ranks is None:
         rows = list(range(1 + max((max(row.rank, row.peer) for row in every), default=-1)))
@@ -178,6 +202,61 @@ def timeline(events: DataFrame, ax: Axes | None = None, ranks: Iterable[int] | N
     parts = [_blocked_words(calls, span, broken), _message_words(shown, calls)]
     found = sentence("; ".join(filter(None, parts)))
     return finish(ax, played(found, [events.attrs.get("source", "")]), 48)
+
+
+# --- many ranks ----------------------------------------------------------------------------
+
+HATCHES = {"send": "//", "recv": "\\\\", "sendrecv": "xx", "wait": "..", "collective": "--"}
+MOMENTS = 1500  # at which the ranks are counted
+
+
+def census(events: DataFrame, ax: Axes | None = None) -> Axes:
+    """How many ranks are in which kind of call over time, from events of any number of ranks."""
+    ax = axes_for(ax, HEIGHT)
+    calls = events.drop_duplicates(["rank", "start", "call"])
+    first, last = calls["start"].min(), calls["end"].max()
+    span = (last - first) or 1e-6
+    unit, scale = clock(span)
+    n = 1 + int(events["rank"].max())
+    moments = np.linspace(first, last, MOMENTS)
+    kinds = calls["call"].map({name: family(name) for name in calls["call"].unique()})
+    layers, handles, labels, spent = [], [], [], {}
+    for kind, (words, colour, _, _) in FAMILIES.items():
+        mine = calls[kinds == kind]
+        # A call is on from its start up to its end; those that took no time are not seen.
+        begun = np.searchsorted(np.sort(mine["start"].to_numpy()), moments, side="right")
+        ended = np.searchsorted(np.sort(mine["end"].to_numpy()), moments, side="right")
+        if kind == "other" or not (begun > ended).any():
+            continue
+        layers.append(begun - ended)
+        look = {"facecolor": colour, "edgecolor": INK, "hatch": HATCHES[kind], "linewidth": 0.5}
+        handles.append(Patch(**look))
+        labels.append(words)
+        spent[words] = float((mine["end"] - mine["start"]).sum()) / (n * span)
+    base = np.zeros(MOMENTS)
+    for layer, patch in zip(layers, handles, strict=True):
+        look = {"facecolor": patch.get_facecolor(), "edgecolor": INK, "hatch": patch.get_hatch()}
+        ax.fill_between(
+            (moments - first) / scale, base, base + layer, step="post", linewidth=0.5, **look
+        )
+        base = base + layer
+    ax.set(xlim=(0, span / scale), ylim=(0, n))
+    ax.set_xlabel(f"Time ({unit})", fontsize=FONT)
+    ax.set_ylabel("Ranks", fontsize=FONT)
+    ax.tick_params(labelsize=FONT)
+    legend(ax, handles, labels, 3)
+    return finish(ax, _census_words(calls, spent, n, span), 48)
+
+
+def _census_words(calls: DataFrame, spent: dict[str, float], n: int, span: float) -> str:
+    shares = sorted(spent.items(), key=lambda item: -item[1])
+    where = ", ".join(f"{share:.0%} in {words}" for words, share in shares if share >= 0.005)
+    found = f"of the time of {n:,} ranks, {duration(span)} each, {where or 'hardly any in MPI'}"
+    stuck = calls[calls["left"]]
+    if len(stuck):
+        names = stuck["call"].unique()
+        found += f"; at the end {stuck['rank'].nunique():,} ranks are stuck in {listed(names)}"
+    return sentence(found)
 
 
 def _box_of(start: float, end: float, row: int) -> list[tuple[float, float]]:

@@ -50,10 +50,18 @@ def _found(parts: list[str], table: DataFrame) -> str:
     return played(sentence("; ".join(parts)), table["source"].unique() if "source" in table else [])
 
 
+def _named(table: DataFrame) -> DataFrame:
+    """The table, with the variants named as modelled whose calls the simulator has not got."""
+    if "modelled" not in table:
+        return table
+    modelled = table["modelled"].eq(True)
+    return table.assign(variant=table["variant"].where(~modelled, table["variant"] + " (modelled)"))
+
+
 def _series(table: DataFrame, by: str) -> dict[str, Any]:
     """Median, first and last decile by `by`, one frame a series: a variant, and its source where
     there are several."""
-    several = table["source"].nunique() > 1
+    table, several = _named(table), table["source"].nunique() > 1
     found = {}
     for (source, variant), rows in table.groupby(["source", "variant"], sort=False):
         deciles = rows.groupby(by)["seconds"].quantile([0.1, 0.5, 0.9]).unstack()
@@ -245,6 +253,7 @@ def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
     ``table`` has the columns ``source``, ``variant`` and ``seconds``, one row a measurement. A
     mark is the median of a source's measurements, its line goes from the minimum to the maximum.
     """
+    table = _named(table)
     variants, sources = list(table["variant"].unique()), list(table["source"].unique())
     ax = axes_for(ax, 4.4 if len(variants) <= LABELS else HEIGHT)
     medians = table.groupby(["source", "variant"])["seconds"].median()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import textwrap
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any, NamedTuple
 
 import matplotlib.patheffects as effects
@@ -377,13 +378,62 @@ def _write(ax: Axes, box: _Box, words: str, gid: str, **look) -> None:
     )
 
 
+MANY = 64  # ranks that a ring has no room for
+SHOWN = (0, 1, 2, 3, None, -3, -2, -1)  # of a longer circle, by place; None: all that is between
+
+
+def _long_circle(
+    chain: list[int], states: Sequence[dict], edges: Sequence[waitfor.Edge], ax: Axes | None
+) -> Axes:
+    """A circle of many ranks that wait, each for the next: its beginning and its end."""
+    n = len(SHOWN)
+    ax, unit = _stage(n, ax)
+    places, radius = _places(n), _radius(n)
+    nodes = []
+    for place, which in zip(places, SHOWN, strict=True):
+        if which is not None:
+            rank = chain[which]
+            nodes.append(_node(ax, rank, place, radius, unit, states[rank]["state"], True))
+            continue
+        room = Circle((place.x, place.y), 1.6 * radius, facecolor="none", edgecolor="none")
+        nodes.append(ax.add_patch(room))
+        words = f"{len(chain) - n + 1:,} more"
+        ax.text(place.x, place.y, words, ha="center", va="center", fontsize=FONT)
+    for here in range(n):
+        there = (here + 1) % n
+        beside = None in (SHOWN[here], SHOWN[there])
+        _arrow(
+            ax,
+            (places[here], places[there]),
+            (nodes[here], nodes[there]),
+            0,
+            radius,
+            linewidth=4.5,
+            linestyle=(0, (1, 1)) if beside else "-",
+            mutation_scale=30,
+            color=OKABE_ITO["vermillion"],
+            gid=f"arrow {here} -> {there}",
+        )
+    kinds = {
+        kind
+        for rank, target in pairwise((*chain, chain[0]))
+        for kind in _kinds(states[rank], target)
+    }
+    why = {("send",): ": each one sends to the next and none receives"}
+    why |= {("recv",): ": each one receives from the next and none sends"}
+    more = why.get(tuple(kinds), ": none of them can go on before the next")
+    label = next((f" ({edge.label})" for edge in edges if edge.source == chain[0]), "")
+    return finish(ax, sentence(f"{len(chain):,} ranks wait in a circle{more}{label}"), 10)
+
+
 def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = None) -> Axes:
     """Wait-for graph: the ranks on the ring, an arrow to each one a rank cannot go on before.
 
     Takes a ``waitfor.Verdict`` or a list of state dicts (index = rank); n is the number of ranks
     to draw (default: all with a state). Arrows that close a circle are bold; dashed arrows mean
-    that one of them is enough. Where collectives do not fit, each rank's own call instead. Raises
-    ValueError if n leaves out a rank that waits.
+    that one of them is enough. Where collectives do not fit, each rank's own call instead. Of a
+    circle of more than 64 ranks the first and the last are shown. Raises ValueError if n leaves out
+    a rank that waits.
     """
     if hasattr(verdict_or_states, "edges"):
         edges = tuple(verdict_or_states.edges)
@@ -402,6 +452,8 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
             if needed
             else "there is no state of any rank to draw; is the cluster running?"
         )
+    if n > MANY and len(chain := waitfor.circle(edges)) > len(SHOWN):
+        return _long_circle(chain, states, edges, ax)
     targets: dict[int, set[int]] = {rank: set() for rank in range(n)}
     words: dict[tuple[int, int], list[str]] = {}
     for edge in edges:

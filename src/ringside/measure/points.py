@@ -15,7 +15,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
-from ringside import locks, mpi
+from ringside import locks, mpi, simulator
 from ringside.cluster import files, jobs
 from ringside.errors import CampaignError
 from ringside.measure.sweeps import Plan
@@ -169,6 +169,10 @@ def _measured_with(results: Path) -> dict:
 def _conditions(plan: Plan) -> dict:
     """What must not change within one table."""
     chosen = {key: asdict(plan)[key] for key in ("source", "repetitions", "warmup", "settings")}
+    if plan.platform is not None:
+        figures = {"platform": plan.platform.name, **plan.platform.figures}
+        figures["segments"] = [list(one) for one in plan.platform.segments]
+        return {"simulator": simulator.version(), "machine": figures, **chosen}
     if plan.slurm is None:
         return {"mpi": mpi.library(), "machine": _machine(), **chosen}
     wanted = ("partition", "constraint", "begin")

@@ -1,5 +1,5 @@
-"""Sources of measurements: the rows of one point, from mpiexec or from a notebook's engines.
-Slurm measures many points at once: `batch`.
+"""Sources of measurements: the rows of one point, from mpiexec, from a notebook's engines or from a
+simulated machine. Slurm measures many points at once: `batch`.
 
 A source ends what it started, however it is left, and raises Failed for a point that it cannot
 measure.
@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING
 
 import psutil
 
-from ringside import kernels, mpi, processes
+from ringside import kernels, mpi, processes, simulator
 from ringside.errors import RankDied
-from ringside.measure import tables
+from ringside.measure import simulated, tables
 from ringside.measure.tables import Point
 
 if TYPE_CHECKING:
@@ -177,5 +177,23 @@ def timed(kernel: str, ranks: int, variant: str, count: int, repetitions: int, s
     return problem, nodes, times.max(axis=0).tolist(), (times.sum(axis=0) / took_part).tolist()
 
 
+def on_simulated(plan: Plan, point: Point, _cluster) -> list[str]:
+    """The rows of one point on the plan's platform."""
+    try:
+        return simulated.measure(
+            point,
+            plan.platform,
+            repetitions=plan.repetitions,
+            warmup=plan.warmup,
+            settings=plan.settings[point.program],
+            limit=plan.limit,
+            memory=simulated.MEMORY,
+        )[0]
+    except simulator.Stuck as stuck:
+        raise Failed(f"deadlock: {stuck}, at {stuck.seconds:.3g} s of simulated time") from None
+    except simulator.Failed as failure:
+        raise Failed(str(failure)) from None
+
+
 # Where measurements come from, point by point.
-SOURCES = {"mpiexec": under_mpiexec, "engines": on_engines}
+SOURCES = {"mpiexec": under_mpiexec, "engines": on_engines, "simulated": on_simulated}

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 
-from ringside import kernels, mpi
+from ringside import kernels, mpi, simulator
 from ringside.cluster.room import RANKS_A_CORE
 from ringside.errors import CampaignError
 from ringside.measure.sources import SOURCES
@@ -38,7 +38,7 @@ class Slurm:
 @dataclass(frozen=True)
 class Plan:
     """A sweep found sound. `limit`: seconds a point may take; `settings`: all of a program's;
-    `slurm`: None for other sources."""
+    `slurm`, `platform`: None for other sources."""
 
     name: str
     results: Path
@@ -49,12 +49,13 @@ class Plan:
     points: list[Point]
     settings: dict[str, dict[str, int]]
     slurm: Slurm | None = None
+    platform: simulator.Platform | None = None
 
 
 def plan(sweep, cluster=None) -> Plan:
     """Read and check a sweep; raises CampaignError with file, key and remedy."""
     given, name, folder = _load(sweep)
-    keys = ("results", "source", "repetitions", "warmup", "limit", "sweep", "slurm")
+    keys = ("results", "source", "repetitions", "warmup", "limit", "sweep", "slurm", "platform")
     _check_keys(name, given, keys)
     results = _results(name, given.get("results", "results.csv"), folder)
     source = given.get("source", "mpiexec" if cluster is None else "engines")
@@ -66,6 +67,7 @@ def plan(sweep, cluster=None) -> Plan:
                 'cluster=ringside.start()) there, or set source = "mpiexec".'
             )
     slurm = _slurm(name, source, given.get("slurm"))
+    platform = _platform(name, source, given.get("platform"), folder)
     maximum = kernels.MAX_REPETITIONS // 2
     with _at(name, "repetitions"):
         repetitions = kernels.whole("it", given.get("repetitions", REPETITIONS), 1, maximum)
@@ -79,6 +81,9 @@ def plan(sweep, cluster=None) -> Plan:
     for where, entry in _entries(name, given.get("sweep")):
         spread = _nodes(where, source, entry)
         for point, chosen in _points(where, entry, spread, *_maximum_ranks(source, cluster)):
+            if platform is not None:
+                with _at(where, "ranks"):
+                    simulator.check(platform, point.ranks, point.nodes)
             points[point] = None
             if settings.setdefault(point.program, chosen) != chosen:
                 raise CampaignError(
@@ -86,7 +91,25 @@ def plan(sweep, cluster=None) -> Plan:
                     "the table could not tell them apart. Give them a sweep file each."
                 )
             begun.setdefault(point.program, where)
-    return Plan(name, results, source, repetitions, warmup, limit, list(points), settings, slurm)
+    chosen = list(points), settings, slurm, platform
+    return Plan(name, results, source, repetitions, warmup, limit, *chosen)
+
+
+def _platform(name: str, source: str, given, folder: Path) -> simulator.Platform | None:
+    """The machine that is simulated; None for other sources."""
+    if source != "simulated":
+        if given is not None:
+            raise CampaignError(
+                f'{name}, platform: this is for source = "simulated", not "{source}".'
+            )
+        return None
+    with _at(name, "platform"):
+        if not isinstance(given, str):
+            raise ValueError(
+                "it must name the machine that is simulated: a file of that kind, or one of "
+                f"{', '.join(simulator.names())}."
+            )
+        return simulator.load(folder / given if given.endswith(".toml") else given)
 
 
 def _slurm(name: str, source: str, given) -> Slurm | None:
@@ -124,9 +147,11 @@ def _line(given) -> None:
 
 def _nodes(where: str, source: str, entry: dict) -> list[int | None]:
     """Over how many nodes the points of a [[sweep]] are spread."""
-    if source != "slurm":
+    if source not in ("slurm", "simulated"):
         if "nodes" in entry:
-            raise CampaignError(f'{where}, nodes: this is for source = "slurm", not "{source}".')
+            raise CampaignError(
+                f'{where}, nodes: this is for source = "slurm" or "simulated", not "{source}".'
+            )
         return [None]
     with _at(where, "nodes"):
         return [
@@ -190,6 +215,8 @@ def _maximum_ranks(source: str, cluster) -> tuple[int, str]:
         return cluster.n, f"the cluster has {cluster.n}: ringside.start(n=...) starts more"
     if source == "slurm":
         return sys.maxsize, "a job can have no more"
+    if source == "simulated":
+        return simulator.MOST_RANKS, f"a simulated machine has at most {simulator.MOST_RANKS:,}"
     cores = len(os.sched_getaffinity(0))
     maximum = RANKS_A_CORE * cores
     return (

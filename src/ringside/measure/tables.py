@@ -7,6 +7,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
+from ringside import simulator
 from ringside.errors import CampaignError
 
 COLUMNS = ["source", "kernel", "variant", "ranks", "nodes", "bytes", "repetition", "seconds"]
@@ -55,7 +56,19 @@ def frame(rows: list[str]):
     """Rows as a DataFrame with the columns of a table."""
     import pandas as pd  # takes long to import, and the command line does without
 
-    return pd.read_csv(io.StringIO("\n".join([HEADER, *rows])))
+    return label(pd.read_csv(io.StringIO("\n".join([HEADER, *rows]))))
+
+
+def label(table):
+    """The table; of a simulated one, `modelled` says where calls are modelled that SimGrid has not
+    got."""
+    if not table["source"].str.startswith("simulated").any():
+        return table
+    modelled = [
+        source.startswith("simulated") and simulator.modelled(variant)
+        for source, variant in zip(table["source"], table["variant"], strict=True)
+    ]
+    return table.assign(modelled=modelled)
 
 
 def note(results: Path) -> Path:

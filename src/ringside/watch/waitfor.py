@@ -366,21 +366,34 @@ def _label(call: str, need: dict) -> str:
     return name
 
 
-def _circle(arrows: Sequence[Edge]) -> list[int]:
+def circle(arrows: Sequence[Edge]) -> list[int]:
     """The ranks of a shortest circle of arrows, each waiting for the next; [] if there is none."""
-    after = _after(arrows)
+    after = {rank: sorted(targets) for rank, targets in _after(arrows).items()}
     best: list[int] = []
     for start in sorted(after):
-        paths, seen = [[start]], set()
-        while paths:
-            path = paths.pop(0)
-            for target in sorted(after.get(path[-1], ())):
-                if target == start and (not best or len(path) < len(best)):
-                    best = path
-                if target not in seen and target != start:
-                    seen.add(target)
-                    paths.append([*path, target])
+        path = _back(after, start, len(best) or len(after) + 1)
+        if path and (not best or len(path) < len(best)):
+            best = path
     return best
+
+
+def _back(after: dict[int, list[int]], start: int, limit: int) -> list[int]:
+    """The shortest way from a rank back to it, by fewer than `limit` ranks or as many; []: none."""
+    came, front = {start: start}, [start]
+    for _ in range(limit):
+        reached = []
+        for rank in front:
+            for target in after.get(rank, ()):
+                if target == start:
+                    path = [rank]
+                    while path[-1] != start:
+                        path.append(came[path[-1]])
+                    return path[::-1]
+                if target not in came:
+                    came[target] = rank
+                    reached.append(target)
+        front = reached
+    return []
 
 
 def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tuple[str, str]:
@@ -422,13 +435,13 @@ def _who_for_whom(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) 
         circled = zip(groups, within, strict=True)
         around = [edges for group, edges in circled if rank in group and group & targets]
         behind = groups and not around
-        longer = any(len(_circle(edges)) > 2 for edges in around)
+        longer = any(len(circle(edges)) > 2 for edges in around)
         if not behind and not longer and (found := _collective(need, states, stuck)):
             return "collective", found
     if any(edge.enough for edges in within for edge in edges):  # no rank waits for the next alone
         text = " and ".join(f"{in_words(sorted(g))} wait{_s(g)} for one another" for g in groups)
         return "circle", f"{text}."
-    chains = [_circle(edges) for edges in within]
+    chains = [circle(edges) for edges in within]
     if chains:
         text = " and ".join(" -> ".join(str(r) for r in (*chain, chain[0])) for chain in chains)
         alone = [chain[0] for chain in chains if len(chain) == 1]
