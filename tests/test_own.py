@@ -115,8 +115,6 @@ int main(int argc, char **argv) {
 }
 """)
     program = compiled(tmp_path, source, "-fsanitize=address")
-    good, bad = (
-        watched(2, program, *more, ASAN_OPTIONS="detect_leaks=0") for more in ([], ["4"])
-    )
+    good, bad = (watched(2, program, *more, ASAN_OPTIONS="detect_leaks=0") for more in ([], ["4"]))
     assert (good.returncode, good.stdout) == (0, "through\nthrough\n"), good.stderr
     assert bad.returncode and "heap-buffer-overflow" in bad.stderr
