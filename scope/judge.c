@@ -253,8 +253,17 @@ static bool helped(const struct world *w, int peer, bool *target) {
     return w->free[peer];
 }
 
+static const struct unreceived *find_left(const struct world *w, int source, int dest, int comm,
+                                          int tag) {
+    const struct unreceived key = {.source = source, .dest = dest, .comm = comm, .tag = tag};
+    return w->lefts > 0 ? bsearch(&key, w->left, (size_t)w->lefts, sizeof key, compare) : NULL;
+}
+
 static bool receive_can_end(const struct world *w, int rank, const struct record *need,
                             bool *target) {
+    if (need->peer != ANY_PEER && need->tag != ANY_LABEL) /* there may be tens of thousands */
+        return find_left(w, need->peer, rank, need->comm, need->tag) ||
+               helped(w, need->peer, target);
     int first = 0, last = w->lefts; /* those for this rank lie together */
     while (first < last) {
         const int middle = first + (last - first) / 2;
@@ -286,10 +295,7 @@ static bool send_can_end(const struct world *w, int rank, const struct record *n
     if (is_posted(&w->index[need->peer], need->comm, rank, need->tag))
         return true;
     look_up(&w->index[rank], POSTED, SEND, need->comm, need->peer, need->tag, &open);
-    const struct unreceived key = {
-        .dest = need->peer, .comm = need->comm, .source = rank, .tag = need->tag};
-    const struct unreceived *m =
-        bsearch(&key, w->left, (size_t)w->lefts, sizeof key, compare);
+    const struct unreceived *m = find_left(w, rank, need->peer, need->comm, need->tag);
     left += m ? m->count : 0;
     look_up(&w->index[need->peer], HELD, 0, need->comm, rank, need->tag, &left);
     if (left < open || (need->kind == BUFFER && left == 0)) /* received already */
