@@ -706,8 +706,10 @@ static void handlers(void) {
     CALL(Errhandler_free, &handler);
     MPI_Comm made;
     MPI_Info info;
-    char name[MPI_MAX_OBJECT_NAME];
+    char name[MPI_MAX_OBJECT_NAME], text[MPI_MAX_ERROR_STRING];
     int length, class;
+    CALL(Error_string, MPI_ERR_RANK, text, &length);
+    EXPECT(length > 0 && text[length] == '\0', true);
     CALL(Comm_dup, world, &made);
     CALL(Comm_create_errhandler, handle, &handler);
     CALL(Comm_set_errhandler, made, handler);
