@@ -163,7 +163,7 @@ static int serve_isend(struct call *call, struct comm *c, const void *buf, count
 #define ISEND_CALLS(SUFFIX, COUNT, name, how)                                                    \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm, MPI_Request *request) {                                \
-        OBSERVE(name, comm,                                                          \
+        OBSERVE_GIVEN(request, name, comm,                                                       \
                 PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))                 \
         return serve_isend(&call, c, buf, count, type, dest, tag, how, request);                 \
     }
@@ -221,7 +221,7 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
     }                                                                                            \
     int MPI_Irecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,        \
                           MPI_Comm comm, MPI_Request *request) {                                 \
-        OBSERVE(Irecv, comm,                                                         \
+        OBSERVE_GIVEN(request, Irecv, comm,                                                      \
                 PMPI_Irecv##SUFFIX(buf, count, type, source, tag, comm, request))                \
         return serve_irecv(&call, c, buf, count, type, source, tag, request);                    \
     }
@@ -368,7 +368,7 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
     SEND_INIT(SUFFIX, COUNT, Rsend_init, false)                                                  \
     int MPI_Recv_init##SUFFIX(void *buf, COUNT count, MPI_Datatype type, int source, int tag,    \
                               MPI_Comm comm, MPI_Request *request) {                             \
-        OBSERVE(Recv_init, comm,                                                     \
+        OBSERVE_GIVEN(request, Recv_init, comm,                                                  \
                 PMPI_Recv_init##SUFFIX(buf, count, type, source, tag, comm, request))            \
         const int err = PMPI_Recv_init##SUFFIX(buf, count, type, source, tag, comm, request);    \
         return serve_init(&call, c, err, RECV, request, count, type, source, tag);               \
@@ -377,7 +377,7 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
 #define SEND_INIT(SUFFIX, COUNT, name, synchronous)                                              \
     int MPI_##name##SUFFIX(const void *buf, COUNT count, MPI_Datatype type, int dest, int tag,   \
                            MPI_Comm comm, MPI_Request *request) {                                \
-        OBSERVE(name, comm,                                                          \
+        OBSERVE_GIVEN(request, name, comm,                                                       \
                 PMPI_##name##SUFFIX(buf, count, type, dest, tag, comm, request))                 \
         const int err =                                                                          \
             synchronous ? PMPI_Ssend_init##SUFFIX(buf, count, type, dest, tag, comm, request)    \

@@ -5,7 +5,6 @@ import os
 import re
 import subprocess
 import sys
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -53,38 +52,16 @@ def run_on_nodes(lesson: Path, directory: Path) -> str:
         return run(lesson, slurm.home / "ipython", slurm.command(), slurm.environment())
 
 
-@pytest.fixture(scope="module")
-def runs(request, tmp_path_factory):
-    """The lessons that are asked for, run two at a time: each waits for much of its time."""
-    asked = [
-        item.callspec.params["lesson"]
-        for item in request.session.items
-        if getattr(item, "function", None) is test_runs_as_committed
-    ]
-    with ThreadPoolExecutor(2) as pool:
-        begun = {
-            lesson: pool.submit(
-                run_on_nodes if lesson.stem in ON_NODES else run,
-                lesson,
-                tmp_path_factory.mktemp(lesson.stem),
-            )
-            for lesson in asked
-            if lesson.stem not in ON_NODES or not nodes.missing()
-        }
-        yield begun
-        pool.shutdown(cancel_futures=True)
-
-
 @pytest.mark.parametrize(
     "lesson",
     [pytest.param(one, marks=[pytest.mark.long] * (one.stem in LONG)) for one in LESSONS],
     ids=lambda path: path.stem,
 )
-def test_runs_as_committed(lesson, runs):
-    if lesson not in runs:
-        lacking = ", ".join(nodes.missing())
+def test_runs_as_committed(lesson, tmp_path):
+    on_nodes = lesson.stem in ON_NODES
+    if on_nodes and (lacking := ", ".join(nodes.missing())):
         pytest.skip(f"NOT RUN: {lesson.stem}, as {lacking} is missing. {nodes.INSTALL}")
-    assert not (fault := runs[lesson].result()), fault
+    assert not (fault := (run_on_nodes if on_nodes else run)(lesson, tmp_path)), fault
 
 
 def test_was_run_in_order_and_keeps_its_outputs(lesson):
