@@ -457,6 +457,14 @@ int simulated_Cart_create(MPI_Comm comm, int dimensions, const int *dims, const 
     return code;
 }
 
+int simulated_Win_allocate(MPI_Aint bytes, int unit, MPI_Info info, MPI_Comm comm, void *memory,
+                           MPI_Win *window) {
+    const int code = PMPI_Win_allocate(bytes, unit, info, comm, memory, window);
+    if (of_all(comm))
+        meet();
+    return code;
+}
+
 /* The first rank puts all together, into the output of each that `takes` it. */
 static int put_together(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
                         int takes) {

@@ -45,6 +45,7 @@ int simulated_Ineighbor_alltoall(const void *, int, MPI_Datatype, void *, int, M
 int simulated_Neighbor_alltoall_init(const void *, int, MPI_Datatype, void *, int, MPI_Datatype,
                                      MPI_Comm, MPI_Info, MPI_Request *);
 int simulated_Cart_create(MPI_Comm, int, const int *, const int *, int, MPI_Comm *);
+int simulated_Win_allocate(MPI_Aint, int, MPI_Info, MPI_Comm, void *, MPI_Win *);
 int simulated_Topo_test(MPI_Comm, int *);
 int simulated_Comm_split_type(MPI_Comm, int, int, MPI_Info, MPI_Comm *);
 
@@ -80,6 +81,7 @@ int simulated_Comm_split_type(MPI_Comm, int, int, MPI_Info, MPI_Comm *);
 #define MPI_Ineighbor_alltoall(...) SIMULATED(simulated_Ineighbor_alltoall(__VA_ARGS__))
 #define MPI_Neighbor_alltoall_init(...) SIMULATED(simulated_Neighbor_alltoall_init(__VA_ARGS__))
 #define MPI_Cart_create(...) simulated_Cart_create(__VA_ARGS__)
+#define MPI_Win_allocate(...) simulated_Win_allocate(__VA_ARGS__)
 #define MPI_Topo_test(...) simulated_Topo_test(__VA_ARGS__)
 #define MPI_Comm_split_type(...) simulated_Comm_split_type(__VA_ARGS__)
 
