@@ -201,7 +201,7 @@ WAYS = {
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("size", ["small", "large"])
+@pytest.mark.parametrize("size", ["small", pytest.param("large", marks=pytest.mark.long)])
 def test_every_way_to_receive_waits_for_the_network(lens, way, size):
     """Three times in a row, so that what one leaves behind would show in the next."""
     body = WAYS[way].strip("\n") if "\n" in WAYS[way] else f"    {WAYS[way]}"
