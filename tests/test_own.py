@@ -78,7 +78,7 @@ LOOKED_UP = """
 from mpi4py import MPI
 import ctypes
 comm = MPI.COMM_WORLD
-library = next(line.split()[-1] for line in open("/proc/self/maps") if "/libmpi" in line)
+library = next(line[line.find("/"):-1] for line in open("/proc/self/maps") if "/libmpi" in line)
 kind = ctypes.c_int if MPI._sizeof(comm) == 4 else ctypes.c_void_p
 handle = lambda of: kind.from_address(MPI._addressof(of))
 receive = ctypes.CDLL(library).MPI_Recv
@@ -116,5 +116,5 @@ int main(int argc, char **argv) {
 """)
     program = compiled(tmp_path, source, "-fsanitize=address")
     good, bad = (watched(2, program, *more, ASAN_OPTIONS="detect_leaks=0") for more in ([], ["4"]))
-    assert (good.returncode, good.stdout) == (0, "through\nthrough\n"), good.stderr
+    assert (good.returncode, good.stdout.count("through")) == (0, 2), good.stderr
     assert bad.returncode and "heap-buffer-overflow" in bad.stderr
