@@ -167,11 +167,13 @@ def test_an_error_that_c_does_not_look_at_is_told_with_its_line(cluster, view, c
     before = "comm.Get_errhandler() == MPI.ERRORS_RETURN"
     told = view.execute(f"before = {before}; {call}; after = {before}", block=False)
     told.wait()
+    told.wait_for_output(60)
     for said in told.stderr:
         assert re.search(words, " ".join(said.split()))
     assert view["before"] == view["after"]
     quiet = view.execute("fine(comm)", block=False)
     quiet.wait()
+    quiet.wait_for_output(60)
     assert not any(quiet.stderr)
 
 

@@ -173,7 +173,7 @@ def test_a_thread_that_waits_for_what_was_taken_out_says_so(view):
     thread = "import threading\nt = threading.Thread(target=q.Wait)\nt.start()\nt.join()"
     done = view.execute(f"if rank == 1:\n    exec({thread!r})")
     done.get()
-    done.wait_for_output(5)
+    done.wait_for_output(60)
     assert any("begin it anew" in text for text in done.stderr), done.stderr
 
 
@@ -255,14 +255,14 @@ def test_messages_left_over_are_told_once_and_stay(view):
     code = "if rank == 2: time.sleep(0.5); comm.send('later', dest=3, tag=8)"
     told = view.execute(code, block=False)
     told.get()
-    told.wait_for_output(5)
+    told.wait_for_output(60)
     assert " ".join("".join(told.stderr).split()) == (
         "Ringside: sent and not received: 1 message from rank 2 to rank 3 (tag 8). It stays, and "
         "a later cell can receive it; cluster.restart() gives new ranks, without it."
     )
     again = view.execute("comm.Barrier()", block=False)
     again.get()
-    again.wait_for_output(5)
+    again.wait_for_output(60)
     assert "".join(again.stderr) == ""
     view.execute("if rank == 3: got = comm.recv()").get()
     assert view.client[3]["got"] == "later"
@@ -273,7 +273,7 @@ def test_one_rank_alone_tells_of_a_message(view):
     for _ in range(10):
         told = view.execute("if rank == 0: comm.send('card', dest=3)", block=False)
         told.get()
-        told.wait_for_output(5)
+        told.wait_for_output(60)
         assert "".join(told.stderr).count("Ringside: sent and not received") == 1
         view.execute("if rank == 3: got = comm.recv()").get()
 
@@ -282,7 +282,7 @@ def test_all_messages_left_over_are_counted(view):
     code = "if rank == 0: requests = [comm.isend(0, dest=1, tag=tag) for tag in range(100)]"
     told = view.execute(code, block=False)
     told.get()
-    told.wait_for_output(5)
+    told.wait_for_output(60)
     assert "(tag 2), and 97 more. They stay" in " ".join("".join(told.stderr).split())
     view.execute("if rank == 1: got = [comm.recv(tag=tag) for tag in range(100)]").get()
 
