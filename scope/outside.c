@@ -368,8 +368,8 @@ static void flush(void) {
         fortran(NULL);
 }
 
-/* `ringside run` ends the program as soon as it has seen the mark of every stuck thread; on another
- * node it leaves a mark. */
+/* `ringside run` ends the program as soon as it has seen the mark of every stuck thread. It leaves the
+ * mark "end" for ranks on other nodes, which it cannot end: they end themselves. */
 static void await_end(void) {
     const struct timespec nap = {.tv_nsec = 20000000};
     char path[PATH_ROOM], thread[16];
