@@ -335,9 +335,18 @@ char *scope_call_words(int name) {
 }
 
 void scope_tell_inside(int name) {
-    char *words = scope_call_words(name);
+    static const char said[] = "Ringside: rank %d was ended within %s\n";
+    char *words = scope_call_words(name), path[4096];
     if (words)
-        fprintf(stderr, "Ringside: rank %d was ended within %s\n", scope.rank, words);
+        fprintf(stderr, said, scope.rank, words);
+    /* mpiexec may end before it has passed that on: a notebook finds it in the rank's log as well. */
+    const char *run = getenv("RINGSIDE_RUN");
+    const int length = snprintf(path, sizeof path, "%s/rank-%d.fault", run ? run : "", scope.rank);
+    FILE *log = words && run && length < (int)sizeof path ? fopen(path, "a") : NULL;
+    if (log) {
+        fprintf(log, said, scope.rank, words);
+        fclose(log);
+    }
     free(words);
 }
 

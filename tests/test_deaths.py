@@ -103,3 +103,10 @@ def test_where_a_node_may_have_been_lost_the_jobs_nodes_are_named(run):
     record = death(run, "", [], None, "job 7 failed") | {"job": "job 7 failed", "nodes": "n[1-4]"}
     said = str(_job_over(record, "ringside.start(4)"))
     assert "a node may have been lost, one of n[1-4] (sinfo -n 'n[1-4]' shows it" in said
+
+
+def test_the_call_is_known_where_mpiexec_did_not_pass_it_on(run):
+    call = "MPI_Allreduce, MPI_SUM, 4 B of floating point"
+    (run / "rank-5.fault").write_text(f"Ringside: rank 5 was ended within {call}\n")
+    told = death(run, "\nRingside: rank 5 ended with exit code 1\n", [5, 2], 1)
+    assert (told["rank"], told["exit_code"], told["where"]) == (5, 1, call)

@@ -738,7 +738,11 @@ def test_the_scope_calls_no_mpi_while_a_program_exits(run, exits, how):
 
 
 def test_what_a_program_calls_while_it_exits_is_judged(run, exits):
-    assert run(2, exits, "finalize").returncode == 0
+    done = run(2, exits, "finalize")
+    # MPICH does not tell its mpiexec of an MPI_Finalize at a program's exit, which then may end the
+    # other rank, plain as well.
+    assert done.returncode in ((0, 9) if mpi.kind() == "mpich" else (0,))
+    assert b"Ringside" not in done.stderr
     done = run(2, exits, "receive")
     assert done.returncode == 120
     assert lines(done.stderr)[0] == "Ringside: Deadlock: 0 -> 1 -> 0, each waits for the next."

@@ -85,7 +85,8 @@ def death(
     if found["rank"] is None and found["abort"] is None:
         found["rank"], found["signal"] = _crashed(run)
     found["where"] = "" if found["rank"] is None else crash_site(run, found["rank"])
-    within = re.search(_WITHIN.format(rank=found["rank"]), text, re.MULTILINE)
+    log = files.read(run, f"rank-{found['rank']}.fault")  # has what mpiexec did not pass on
+    within = re.search(_WITHIN.format(rank=found["rank"]), f"{text}\n{log}", re.MULTILINE)
     if within and not found["where"]:
         found["where"] = within[1].strip()
     return found
