@@ -25,7 +25,7 @@ from ipyparallel import CompositeError, RemoteError, interactive
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from jupyter_client.manager import KernelManager
-from ranks import left_in_shared_memory
+from ranks import shared_memory_left
 
 import ringside
 from ringside import errors, locks, mpi, processes
@@ -543,10 +543,10 @@ def test_a_start_that_is_ended_early_leaves_no_shared_memory(tmp_path):
             except ringside.cluster.ClusterError:
                 pass
     """
-    before = left_in_shared_memory()
-    _, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
-    assert err == ""
-    assert left_in_shared_memory() <= before
+    with shared_memory_left() as left:
+        _, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+        assert err == ""
+    assert not left
 
 
 def test_in_a_child_of_the_notebook_the_ranks_are_not_there(tmp_path):

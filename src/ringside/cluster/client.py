@@ -302,6 +302,7 @@ class View(DirectView):
 
     def _sent(self, send, block, output=False):
         """The result of what `send` sends; if the view blocks, once it has come."""
+        self.client.cells += 1
         if not block:
             with _whole():
                 return _own(send())
@@ -454,10 +455,21 @@ class Client(ipp.Client):
         self.interrupted = False
         self.verdict = None
         self.lost = False  # engines have gone and nobody has been told
+        self.cells = 0  # that were sent: each has its number on all its ranks
         with _encrypted():
             super().__init__(connection_info, **options)
         self._registration_callbacks.append(self._note)
         self.watch = Watch(self)
+
+    def send_execute_request(self, socket, code, silent=True, metadata=None, **options):
+        """Send code to one rank; see `ipyparallel.Client`."""
+        numbered = (metadata or {}) | {"cell": self.cells}
+        return super().send_execute_request(socket, code, silent, numbered, **options)
+
+    def send_apply_request(self, socket, f, args=None, kwargs=None, metadata=None, **options):
+        """Send a function to one rank; see `ipyparallel.Client`."""
+        numbered = (metadata or {}) | {"cell": self.cells}
+        return super().send_apply_request(socket, f, args, kwargs, numbered, **options)
 
     def _note(self, event):
         if event["event"] == "unregister":
@@ -699,9 +711,14 @@ class Client(ipp.Client):
         if self.ranks_with_work():
             return ""
         with suppress(ClusterError, OSError):
-            reports = [report for report in self.ask("tidy", limit=CLEARED).values() if report]
-            return waitfor.cleared(reports[0]) if reports else ""
+            report = self.tidy(Stop.CLEAR)
+            return waitfor.cleared(report) if report else ""
         return ""
+
+    def tidy(self, reason: Stop) -> dict | None:
+        """Have cleared what cells left: the scope's report, or None if nothing was there."""
+        reports = self.ask("tidy", limit=CLEARED, reason=int(reason)).values()
+        return next(filter(None, reports), None)
 
 
 def _engines(future) -> dict[str, str]:

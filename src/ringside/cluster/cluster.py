@@ -15,7 +15,8 @@ from ringside import mpi
 from ringside.cluster import files, jobs, magic, room
 from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
-from ringside.errors import ClusterError, Interrupted, RankDied
+from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
+from ringside.watch import waitfor
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
@@ -420,6 +421,21 @@ class Cluster:
     def clear(self) -> None:
         """Forget the recorded events."""
         self._ask("clear")
+
+    def clear_messages(self) -> None:
+        """Take out what earlier cells left in MPI, and say what it was: messages that nobody has
+        received, operations that nobody has completed, collectives that only some ranks have
+        called. The ranks keep their variables.
+
+        Raises ClusterError while a cell runs.
+        """
+        if working := self.client.ranks_with_work():
+            raise ClusterError(
+                f"a cell still runs on {waitfor.in_words(sorted(working))}: nothing was cleared. "
+                "cluster.interrupt() ends it"
+            )
+        report = self.client.tidy(Stop.CLEAR_ALL)
+        print(waitfor.taken_out(report) if report else f"{PREFIX} nothing was left over.")
 
     def switch(self, on: bool) -> None:
         """Let the scope observe, or step aside for measurements."""

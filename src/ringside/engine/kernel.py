@@ -144,7 +144,7 @@ class RingsideKernel(IPythonParallelKernel):
         self._began = datetime.now(UTC)
         self.shell.shown = self.shell.cause = None
         self.lost_thread = None
-        scope.busy(True)
+        scope.busy(True, self.get_parent()["metadata"].get("cell", self._cell))
         self.running = True
 
     def _end(self):
@@ -251,7 +251,7 @@ class RingsideKernel(IPythonParallelKernel):
             case "stop":
                 return scope.stop(int(content["reason"])), []
             case "tidy":
-                return self._tidy(), []
+                return self._tidy(scope.Stop(content["reason"])), []
             case "switch" | "insist" as action:
                 return getattr(scope, action)(bool(content["on"])), []
             case "quiet":
@@ -261,16 +261,16 @@ class RingsideKernel(IPythonParallelKernel):
             case action:
                 raise ValueError(f"unknown scope request {action!r}")
 
-    def _tidy(self) -> dict | None:
-        """Clear what a failed cell left on the ranks; the report, if there was anything."""
+    def _tidy(self, reason: scope.Stop) -> dict | None:
+        """Clear what cells left on the ranks; the report, if there was anything."""
         if not scope.state()["on"]:
             return None
         before = scope.report()
-        scope.stop(scope.Stop.CLEAR)
+        scope.stop(reason)
         deadline = time.monotonic() + TIDY_LIMIT
         while scope.state()["stop"] and time.monotonic() < deadline:
             time.sleep(0.005)
-        if scope.state()["stop"] == scope.Stop.CLEAR:
+        if scope.state()["stop"] == reason:
             scope.stop(scope.Stop.NONE)  # too late
         report = scope.report()
         new = report and report["generation"] != (before and before["generation"])

@@ -42,6 +42,7 @@ class Stop(IntEnum):
     USER = 1
     STARVED = 2  # nobody is left who could help
     CLEAR = 3  # all are idle, and the last cell ended in an error
+    CLEAR_ALL = 4  # all are idle, and the reader asks for it
 
 
 def load() -> None:
@@ -59,7 +60,8 @@ def load() -> None:
     library.scope_settle.argtypes = [ctypes.c_double, ctypes.c_bool]
     library.scope_release.argtypes = [ctypes.c_void_p]
     library.scope_name.restype = ctypes.c_char_p
-    for name in ("scope_busy", "scope_insist", "scope_switch"):
+    library.scope_busy.argtypes = [ctypes.c_bool, ctypes.c_int]
+    for name in ("scope_insist", "scope_switch"):
         getattr(library, name).argtypes = [ctypes.c_bool]
     library.scope_network.restype = ctypes.c_bool
     library.scope_network.argtypes = [ctypes.c_char_p] + 2 * [ctypes.c_double]
@@ -85,9 +87,10 @@ def _text(function, *arguments) -> dict | None:
         _scope().scope_release(pointer)
 
 
-def busy(flag: bool) -> None:
-    """A cell begins (True) or has ended (False). Either forgets that the last one was broken."""
-    _scope().scope_busy(flag)
+def busy(flag: bool, cell: int = 0) -> None:
+    """The cell of that number, the same on all its ranks, begins (True), or one has ended (False).
+    Either forgets that the last one was broken."""
+    _scope().scope_busy(flag, cell)
 
 
 def settle(limit: float, failed: bool) -> dict:
