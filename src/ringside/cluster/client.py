@@ -532,7 +532,7 @@ class Client(ipp.Client):
                 content={"action": action} | content,
                 ident=uuid.encode(),
             ): rank
-            for rank, uuid in [(rank, self._engines[rank]) for rank in self.ids]
+            for rank, uuid in self._known().items()
         }
         deadline = time.monotonic() + limit
         answers = {}
@@ -552,17 +552,21 @@ class Client(ipp.Client):
         """Ranks to which this client has sent work that is not done."""
         return {
             rank
-            for rank in self.ids
+            for rank, uuid in self._known().items()
             if any(
                 not future.done()
-                for message in list(self._outstanding_dict[self._engines[rank]])
+                for message in list(self._outstanding_dict[uuid])
                 if (future := self._futures.get(message)) is not None
             )
         }
 
     def uuids(self) -> list[str]:
         """ipyparallel's names of the engines known to be there, in rank order."""
-        return [self._engines[rank] for rank in sorted(self._engines)]
+        return [uuid for _, uuid in sorted(self._known().items())]
+
+    def _known(self) -> dict[int, str]:
+        """The engines known to be there: rank -> uuid. Another thread hears of those that go."""
+        return dict(self._engines)
 
     def learn(self) -> None:
         """Ask the controller which engines there are: news sent while connecting is lost."""
@@ -589,7 +593,7 @@ class Client(ipp.Client):
 
     def give_up(self) -> None:
         """End every outstanding result: the engines are gone, nobody else will."""
-        for rank, uuid in [(rank, self._engines[rank]) for rank in self.ids]:
+        for rank, uuid in self._known().items():
             self._io_loop.add_callback(self._lose, rank, uuid)
 
     def _lose(self, rank, uuid):
