@@ -1360,6 +1360,28 @@ def test_beneath_the_verdict_on_an_exercise_is_its_picture(notebooks):
         assert "MPI_Mprobe" in sentence["content"]["text"]
 
 
+def test_a_cell_that_lacks_px_is_told_where_the_ranks_are(notebooks):
+    def said(code: str) -> list[str]:
+        return [" ".join(shown(out).split()) for out in notebooks(code)]
+
+    for text in said("comm"):
+        assert "comm is a variable of the ranks" in text
+        assert "%%px on the first line of a cell" in text
+    for text in said("unheard_of"):
+        assert "Ringside:" not in text
+    for text in said("from mpi4py import MPI\nprint(MPI.COMM_WORLD.size)"):
+        assert "1 Ringside: this cell has begun an MPI in the notebook, a world of one rank" in text
+    for text in said("print(MPI.COMM_WORLD.size)"):
+        assert "Ringside:" not in text
+    for text in said("%%px\nwas_set = rank"):
+        assert "Ringside:" not in text
+    said("cluster.restart()")
+    for text in said("%%px\nprint(was_set)"):
+        assert "new since cluster.restart(), without variables" in text
+        assert "a cell above sets was_set, run it again" in text
+    said(f"%%px\n{SETUP}")
+
+
 def test_a_cell_on_one_rank_shows_its_output(notebooks):
     for out in notebooks("%%px --targets 2\nprint(comm.rank)"):
         assert "2" in shown(out)

@@ -25,6 +25,7 @@ from ipyparallel.client.view import DirectView
 from IPython import get_ipython
 from traitlets.log import get_logger
 
+from ringside.cluster import beneath
 from ringside.errors import (
     PREFIX,
     ClusterError,
@@ -48,6 +49,7 @@ LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
 OTHERS_LEAVE = 1.0  # seconds other cells get to end that end with a stuck one
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _CELL = re.compile(r"In\[\d+\]")  # as an error names the cell that raised it
+_UNKNOWN = re.compile(r"name '(\w+)' is not defined")
 EXTRACT = 6  # lines of a rank's own traceback shown beside a verdict
 _ASIDE = (
     "This cell's ranks were not stuck: what ends a stuck cell takes all ranks out of their calls. "
@@ -349,34 +351,17 @@ class View(DirectView):
             return
         shell.magics_manager.register(Magics(shell, self, suffix))
         if getattr(shell, "kernel", None) is not None:
-            shell.events.register("post_run_cell", _draw_beneath)
+            shell.events.register("post_run_cell", beneath.picture)
             shell.events.register("post_run_cell", _tell_beneath)
 
 
-def _tell_beneath(_) -> None:
-    """Beneath the cell that waited for a stuck rank, and so ended what another had sent there."""
+def _tell_beneath(cell) -> None:
+    """Beneath the cell that waited for a stuck rank, and so ended what another had sent there; and
+    beneath one that was to have %%px."""
     magics = get_ipython().magics_manager.registry.get("Magics")
     if isinstance(magics, Magics):
         magics._tell_unheard()
-
-
-def _draw_beneath(cell) -> None:
-    """Beneath a cell that ended with a verdict: who waited for whom, or called what."""
-    verdict = getattr(cell.error_in_exec, "verdict", None)
-    if not isinstance(cell.error_in_exec, Left) or verdict is None:
-        return
-    if not verdict.edges and verdict.kind != "mismatch":
-        return
-    with suppress(KeyboardInterrupt):  # stop pressed once more: the error has said it all
-        from IPython.display import display
-        from matplotlib import pyplot
-
-        from ringside import draw
-
-        try:
-            display(draw.wait_for(verdict).figure)
-        finally:
-            pyplot.close()
+        beneath.where(cell, magics.view.client)
 
 
 class Magics(ParallelMagics):
@@ -455,6 +440,7 @@ class Client(ipp.Client):
         self.interrupted = False
         self.verdict = None
         self.lost = False  # engines have gone and nobody has been told
+        self.told_of_mpi = False  # that the notebook's own is not the ranks'
         self.cells = 0  # that were sent: each has its number on all its ranks
         with _encrypted():
             super().__init__(connection_info, **options)
@@ -659,7 +645,7 @@ class Client(ipp.Client):
             self._see_others_leave()
         note = self._tidy()
         if not broken and not stopped:
-            return RankErrors(parts, note)
+            return RankErrors(parts, note or self._new(parts))
         genuine = [
             part
             for part in parts
@@ -677,6 +663,16 @@ class Client(ipp.Client):
         ranks = waitfor.in_words([info.get("engine_id") for *_, info in parts])
         left = f"{ranks} left {'their' if len(parts) > 1 else 'its'} cell"
         return Stopped(verdict, errors, f"Stopped: {left}.", note)
+
+    def _new(self, parts) -> str:
+        """Why ranks may lack a name."""
+        lacks = [match[1] for part in parts if (match := _UNKNOWN.match(part[1]))]
+        if not lacks or not self.home.renewed:
+            return ""
+        return (
+            f"{PREFIX} the ranks are new since {self.home.renewed}, without variables: if a cell "
+            f"above sets {lacks[0]}, run it again."
+        )
 
     def _see_stop_followed(self) -> None:
         """Let all ranks act on a stop that some hear of late: it would end the next cell."""

@@ -149,6 +149,7 @@ class Cluster:
         self._keeper = None
         self._ended = ""  # by whom the ranks have been ended, in words
         self._told = 0  # deaths that the notebook has heard of
+        self.renewed = ""  # since when the ranks lack what cells had set
         self._shown = ""  # the job whose script has been shown
         self._paused = ""  # the job of which it has been said that its ranks stand still
 
@@ -551,6 +552,7 @@ class Cluster:
         text = (
             f"{_how(record)}.{why} {self.n} new ranks are ready; their variables are gone: {_AGAIN}"
         )
+        self.renewed = _how(record).partition(" (")[0]
         keys = ("rank", "signal", "exit_code", "where")
         return RankDied(text, **{key: record[key] for key in keys})
 
@@ -581,6 +583,7 @@ class Cluster:
         self.client.lost = False
         seconds = time.monotonic() - begun
         new = "1 new rank" if self.n == 1 else f"{self.n} new ranks"
+        self.renewed = "cluster.restart()"
         again = "without variables: run the cells that set them again"
         _say(f"{new} ready after {seconds:.1f} s, {again}", last=True)
 

@@ -248,6 +248,8 @@ class RingsideKernel(IPythonParallelKernel):
                 return events.dtype.descr, [events.tobytes()]
             case "clear":
                 return scope.clear(), []
+            case "knows":
+                return content["name"] in self.shell.user_ns, []
             case "stop":
                 return scope.stop(int(content["reason"])), []
             case "tidy":
