@@ -290,7 +290,7 @@ def test_whatever_a_student_writes_is_judged_and_leaves_nothing(what, monkeypatc
         found, _ = judged(EXERCISES["01-token"], f"def once_round(comm, mine):\n    {line}\n", 1)
         assert found.startswith(rule)
     assert not left
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    running = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
     assert "sleep 77" not in running.stdout
 
 
@@ -586,7 +586,7 @@ def test_a_class_is_graded_whatever_it_hands_in(tmp_path, capsys, sealable):
     assert not (folder / "trace").exists() and not (HERE.parent / "trace").exists()
     assert rows["kills"]["rule"] == "leaves other processes alone"
     assert "Network is unreachable" in rows["calls"]["message"]
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    running = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
     assert "sleep 78" not in running.stdout
     assert f"{len(rows)} of {len(rows)}: " in capsys.readouterr().out
     assert (tmp_path / "results.html").read_text().count("<tr>") == len(rows) + 1
