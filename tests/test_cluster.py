@@ -942,6 +942,35 @@ def test_a_message_that_its_receive_does_not_fit_is_explained(view, send, receiv
     assert advice in "\n".join(caught.value.render_traceback())
 
 
+@pytest.mark.parametrize(
+    ("cell", "advice"),
+    [
+        ("comm.Send([1, 2, 3], 0)", "np.array([1, 2, 3]) makes one"),
+        ("comm.Send(np.ones((4, 4))[:, 1], 0)", "np.ascontiguousarray(x)"),
+        ("comm.Irecv(b'abc', 0)", "this one cannot be written to"),
+        ("comm.Irecv(np.ones((4, 4))[:, 1], 0)", "receive into an array of its own"),
+        ("comm.Gather(np.ones(1), None)", "second is where the root puts it all"),
+        ("comm.Bcast(np.ones(1) if rank == 0 else None)", "Bcast needs an array on every rank"),
+        ("input()", "A rank has no keyboard"),
+    ],
+)
+def test_what_is_no_array_for_a_message_is_explained(view, cell, advice):
+    with pytest.raises(CompositeError) as caught:
+        view.execute(cell)
+    text = " ".join("\n".join(caught.value.render_traceback()).split())
+    assert advice in text
+    assert "Could not get source" not in text
+
+
+def test_advice_stands_in_a_verdict_too(view):
+    column = "np.ones((4, 4))[:, 1]"
+    with pytest.raises(ringside.Deadlock) as caught:
+        view.execute(f"comm.Send({column}, 1) if rank == 0 else comm.Recv(np.ones(4), 0)")
+    text = " ".join("\n".join(caught.value.lines()).split())
+    assert "rank 0 raised BufferError" in text and "np.ascontiguousarray(x)" in text
+    assert "Could not get source" not in text
+
+
 @pytest.mark.parametrize("cell", ["exit()", "quit()"])
 def test_a_cell_that_asks_to_exit_leaves_the_ranks(view, cell):
     before = view.apply_sync(os.getpid)

@@ -34,6 +34,7 @@ from ringside.errors import (
     Mismatch,
     Stopped,
     Suspected,
+    in_lines,
 )
 from ringside.watch import waitfor
 from ringside.watch.scope import Stop
@@ -695,8 +696,10 @@ class Client(ipp.Client):
         errors = []
         for name, text, traceback, info in parts:
             rank = info.get("engine_id")
-            lines = [line for line in _ANSI.sub("", traceback or "").splitlines() if "--> " in line]
-            errors.append((rank, name, text, tuple(lines[-EXTRACT:])))
+            shown = _ANSI.sub("", traceback or "").splitlines()
+            lines = [one for one in shown if "--> " in one and "Could not get source" not in one]
+            notes = [line for note in info.get("notes", ()) for line in in_lines(note)]
+            errors.append((rank, name, text, (*lines[-EXTRACT:], *notes)))
         return sorted(errors, key=lambda entry: ended.get(entry[0], ""))
 
     def _first_verdict(self, reports: list[dict]):

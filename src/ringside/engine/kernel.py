@@ -69,6 +69,9 @@ class RingsideShell(ZMQInteractiveShell):
             return
         self.shown = with_advice(value)
         value.__traceback__ = without_library(value.__traceback__)
+        before = value.__context__
+        if before is not None and without_library(before.__traceback__) is None:
+            value.__suppress_context__ = True  # it is the library's own affair
         if value.__traceback__ is None:
             self._showtraceback(etype, value, [f"{etype.__name__}: {value}"])
             return
@@ -166,6 +169,7 @@ class RingsideKernel(IPythonParallelKernel):
         self.running = False
         if reply["status"] == "error" and (shown := self.shell.shown) is not None:
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
+            reply["engine_info"]["notes"] = getattr(shown, "__notes__", [])
         end = scope.settle(SETTLE_LIMIT, reply["status"] == "error")
         if end["unreceived"]:
             left = waitfor.left_by_cell(end["unreceived"], end["untold"])
