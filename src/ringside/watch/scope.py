@@ -6,6 +6,7 @@ thread, also while the main thread is stuck in an MPI call.
 
 import ctypes
 import json
+import os
 from collections.abc import Callable
 from contextlib import contextmanager
 from enum import IntEnum
@@ -27,6 +28,7 @@ EVENT = np.dtype(
         ("tag", "i4"),
         ("comm", "i4"),
         ("left", "i4"),
+        ("origin", "i4"),
     ],
     align=True,
 )
@@ -58,7 +60,9 @@ def load() -> None:
     library.scope_quiet.argtypes = [ctypes.c_double]
     library.scope_settle.argtypes = [ctypes.c_double, ctypes.c_bool]
     library.scope_release.argtypes = [ctypes.c_void_p]
-    library.scope_name.restype = ctypes.c_char_p
+    for name in ("scope_name", "scope_origin_of"):
+        getattr(library, name).restype = ctypes.c_char_p
+    library.scope_cell.argtypes = [ctypes.c_char_p]
     for name in ("scope_busy", "scope_insist", "scope_switch"):
         getattr(library, name).argtypes = [ctypes.c_bool]
     library.scope_network.restype = ctypes.c_bool
@@ -88,6 +92,11 @@ def _text(function, *arguments) -> dict | None:
 def busy(flag: bool) -> None:
     """A cell begins (True) or has ended (False). Either forgets that the last one was broken."""
     _scope().scope_busy(flag)
+
+
+def cell(file: str) -> None:
+    """The cell that runs from now on is compiled under that name: "": none."""
+    _scope().scope_cell(os.fsencode(file))
 
 
 def settle(limit: float, failed: bool) -> dict:
@@ -164,8 +173,8 @@ def report() -> dict | None:
 
 def events() -> np.ndarray:
     """The calls seen so far, oldest first: a structured array, `call` by its MPI name, times in
-    seconds of this node's monotonic clock; `left` where a break ended the call. Only the newest
-    65,536 are kept."""
+    seconds of this node's monotonic clock; `left` where a break ended the call; `origin`: where it
+    was made, 0 where not known. Only the newest 65,536 are kept."""
     library = _scope()
     raw = np.zeros(library.scope_events(None, 0), EVENT)
     raw = raw[: library.scope_events(raw.ctypes.data, len(raw))]
