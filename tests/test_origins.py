@@ -130,3 +130,69 @@ def test_calls_that_do_not_fit_are_told_with_their_lines(cluster, view):
 def test_the_picture_of_a_verdict_names_the_lines(cluster, view):
     stuck_in(cluster, "ring(5_000_000)")
     assert {edge.label for edge in cluster.verdict.edges} == {"Send tag 0, 40 MB, line 9"}
+
+
+# ---- events and notices ----
+
+
+def lines_of(cluster, rank: int = 0) -> list[tuple[str, str]]:
+    """The calls of a rank and where they were made."""
+    mine = cluster.events().query("rank == @rank")
+    return list(zip(mine["call"].str.removesuffix("_c"), mine["line"], strict=True))
+
+
+def test_every_event_has_its_line(cluster, view):
+    cluster.clear()
+    run(cluster, EVENTS, LIMIT)
+    assert lines_of(cluster) == [
+        ("MPI_Isend", "line 4, in start"),
+        ("MPI_Irecv", "line 5, in start"),
+        ("MPI_Waitall", "line 7"),
+        ("MPI_Send", "line 10"),
+        ("MPI_Recv", "line 12"),
+        ("MPI_Barrier", "line 14"),
+    ]
+
+
+EVENTS = """# what each event is looked for by
+right, left, one, two = (rank + 1) % size, (rank - 1) % size, np.zeros(1), np.zeros(1)
+def start():
+    sent = comm.Isend(one, right)
+    return [sent, comm.Irecv(two, left)]
+
+MPI.Request.Waitall(start())
+for peer in (0, 1):
+    if rank == peer:
+        comm.Send(one, 1 - rank)
+    elif rank == 1 - peer:
+        comm.Recv(two, peer)
+# together
+comm.Barrier()
+"""
+
+
+def test_lines_of_code_that_comes_and_goes(cluster, view):
+    """Each time the code lies where there was other code, which looks alike."""
+    cluster.clear()
+    run(cluster, COMES_AND_GOES, LIMIT)
+    lines = [line for call, line in lines_of(cluster) if call == "MPI_Isend"]
+    assert lines == [f"f.py:{1 + n % 7}, in {'fg'[n % 2]}" for n in range(300)]
+
+
+COMES_AND_GOES = """
+for n in range(300):
+    name = "fg"[n % 2]
+    text = "\\n" * (n % 7) + f"def {name}(): MPI.COMM_SELF.Isend(bytes(1), 0).Free()"
+    exec(compile(text, "f.py", "exec"))
+    eval(name)()
+"""
+
+
+@needs_lines
+def test_events_of_c_have_their_lines(cluster, view):
+    """A call that ends its function is that function's."""
+    cluster.clear()
+    run(cluster, "kernels.ring(comm, 'blocking', 10)", LIMIT)
+    lines = set(lines_of(cluster))
+    assert ("MPI_Send", f"{line_of_kernel('MPI_Send(')}, in blocking") in lines
+    assert ("MPI_Recv", f"{line_of_kernel('MPI_Recv(')}, in blocking") in lines

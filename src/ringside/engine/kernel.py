@@ -256,7 +256,7 @@ class RingsideKernel(IPythonParallelKernel):
                 return scope.state(), []
             case "events":
                 events = scope.events()
-                return events.dtype.descr, [events.tobytes()]
+                return (events.dtype.descr, scope.origins()), [events.tobytes()]
             case "clear":
                 return scope.clear(), []
             case "stop":

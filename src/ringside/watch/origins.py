@@ -4,11 +4,17 @@ It notes a line, a function and a file of Python ("12\\tshift\\tring.py"; withou
 cell that runs), or an address in a binary ("0x1234\\tring"), byte by byte.
 """
 
+from __future__ import annotations
+
 import os
 import re
 import subprocess
 from functools import cache
 from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
 # MPI itself and what leads to it from Fortran, C++ and Java, wherever it is installed; and what of
@@ -32,6 +38,14 @@ def words(origin: str, cell: bool = True) -> str:
         case [address, binary]:
             return in_c(address, binary, cell)
     return ""
+
+
+def with_lines(events: DataFrame, noted: list[str]) -> DataFrame:
+    """A rank's events with the column `line` for their `origin`, whose texts are `noted`."""
+    known = set(events["origin"]) & set(range(1, len(noted) + 1))
+    told = {number: words(noted[number - 1], cell=False) for number in known}
+    lines = events["origin"].map(told).fillna("").astype(object)
+    return events.drop(columns="origin").assign(line=lines)
 
 
 def at(place: str) -> str:

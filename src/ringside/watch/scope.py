@@ -186,6 +186,14 @@ def events() -> np.ndarray:
     return table
 
 
+def origins() -> list[str]:
+    """What there is to say of each `origin` of an event (`ringside.watch.origins`), from 1 on."""
+    found = []
+    while (text := _scope().scope_origin_of(len(found) + 1)) is not None:
+        found.append(text.decode("latin-1"))
+    return found
+
+
 def clear() -> None:
     """Forgets the events."""
     _scope().scope_clear()
