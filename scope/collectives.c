@@ -56,7 +56,8 @@ struct record *scope_enter(struct comm *c, int name, int root) {
                          .count = -1,
                          .size = -1,
                          .given = -1,
-                         .taken = -1};
+                         .taken = -1,
+                         .origin = scope.origin};
     return p;
 }
 

@@ -1015,8 +1015,10 @@ static int begin(int *argc, char ***argv, int required, int *provided) {
         return err;
     level = known && required < got ? required : UNTOLD;
     *provided = level == UNTOLD ? got : level;
-    if (got == MPI_THREAD_MULTIPLE)
+    if (got == MPI_THREAD_MULTIPLE) {
+        scope_learn_python();
         scope_start();
+    }
 #ifdef OPEN_MPI
     if (level != UNTOLD)
         PMPI_Info_set(MPI_INFO_ENV, "thread_level", levels[level]);

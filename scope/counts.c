@@ -11,7 +11,7 @@ struct count {
     int row, comm, peer, tag; /* row 0: free */
     long long n;
     int cell; /* SENT: in which the last one was */
-    const void *from; /* and where it was called */
+    int origin; /* and where it was called */
 };
 
 static struct count *slot(struct count *table, int room, int row, int comm, int peer, int tag) {
@@ -59,14 +59,8 @@ void scope_count(int row, int comm, int peer, int tag, int by) {
     c->n += by;
     if (row == SENT) {
         c->cell = scope.cell;
-        c->from = scope.caller;
+        c->origin = scope.origin;
     }
-}
-
-const void *scope_sent_from(int comm, int peer, int tag) {
-    return scope.room_counts
-               ? slot(scope.counts, scope.room_counts, SENT, comm, peer, tag)->from
-               : NULL;
 }
 
 /* Both sides read the same reports, and so take out the same. */
@@ -86,7 +80,7 @@ void scope_settle_counts(const struct report *reports) {
                 continue;
             const int here = c->row == SENT ? RECEIVED : SENT;
             *slot(theirs, room, here, c->comm, r, c->tag) =
-                (struct count){here, c->comm, r, c->tag, c->count, 0, NULL};
+                (struct count){here, c->comm, r, c->tag, c->count, 0, 0};
         }
     }
     for (int i = 0; i < me->rows && theirs; i++) {
@@ -126,5 +120,6 @@ void scope_count_rows(struct report *report, int *room) {
         r->tag = c->tag;
         r->count = (int)c->n;
         r->index = c->cell;
+        r->origin = c->origin;
     }
 }

@@ -56,9 +56,10 @@ struct unreceived *scope_left(int n, const struct report *reports, int *lefts) {
         for (int i = 0; i < reports[r].rows; i++) {
             const struct record *c = &reports[r].row[i];
             if (c->row == SENT && c->peer < n)
-                all[many++] = (struct unreceived){r, c->peer, c->comm, c->tag, c->count, c->index};
+                all[many++] = (struct unreceived){r, c->peer, c->comm, c->tag, c->count, c->index,
+                                                  c->origin};
             if ((c->row == RECEIVED || c->row == HELD) && c->peer < n)
-                all[many++] = (struct unreceived){c->peer, r, c->comm, c->tag, -c->count, 0};
+                all[many++] = (struct unreceived){c->peer, r, c->comm, c->tag, -c->count, 0, 0};
         }
     }
     qsort(all, (size_t)many, sizeof *all, compare);
@@ -68,6 +69,7 @@ struct unreceived *scope_left(int n, const struct report *reports, int *lefts) {
         for (i++; i < many && compare(&sum, &all[i]) == 0; i++) {
             sum.count += all[i].count;
             sum.cell = all[i].cell > sum.cell ? all[i].cell : sum.cell;
+            sum.origin = all[i].origin ? all[i].origin : sum.origin;
         }
         if (sum.count > 0)
             all[kept++] = sum;

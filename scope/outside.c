@@ -546,25 +546,17 @@ void scope_outside_left_over(const char *text) {
     put(path, text, strlen(text));
 }
 
-/* One line a message: communicator, receiver, tag, and the address as above. */
-void scope_outside_sent(const struct unreceived *left, int lefts) {
-    char path[PATH_ROOM], *text = NULL;
-    size_t length = 0;
-    FILE *to = scope_outside_wanted() && lefts > 0 ? open_memstream(&text, &length) : NULL;
-    for (int i = 0; to && i < lefts; i++) {
-        const struct unreceived *m = &left[i];
-        const void *from = scope_sent_from(m->comm, m->dest, m->tag);
-        if (m->source != scope.rank || !from)
-            continue;
-        fprintf(to, "%d\t%d\t%d\t", m->comm, m->dest, m->tag);
-        address(to, from);
-        fputc('\n', to);
-    }
-    if (to && fclose(to) == 0) {
-        name_of(path, "sent", ".txt");
-        put(path, text, length);
-    }
-    free(text);
+/* One line each, and at once, as the rank may end in any way. */
+void scope_outside_origin(int origin, const char *text) {
+    char path[PATH_ROOM];
+    if (!scope_outside_wanted())
+        return;
+    name_of(path, "origins", ".txt");
+    FILE *to = fopen(path, "ae");
+    if (!to)
+        return;
+    fprintf(to, "%d\t%s\n", origin, text);
+    fclose(to);
 }
 
 int MPI_Abort(MPI_Comm comm, int code) {

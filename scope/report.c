@@ -46,6 +46,7 @@ static void op_row(struct report *report, int kind_of_row, const struct op *op, 
     r->tag = op->tag;
     r->index = op->index;
     r->waiter = waiter;
+    r->origin = op->origin;
     r->count = 1;
     r->size = op->bytes;
 }
@@ -162,6 +163,7 @@ static void waiters(struct report *report, bool idle, int *room) {
             r->waiter = t->number;
             r->kind = mode;
             r->name = name;
+            r->origin = polls ? t->origin : call->origin;
         }
         const double since = now - (polls ? t->start : call->start);
         report->name = name;
@@ -250,6 +252,37 @@ static void comm_rows(struct report *report, int *room) {
     }
 }
 
+static void words(struct report *report, int origin, int *room) {
+    char text[SCOPE_ORIGIN];
+    scope_say_origin(origin, text);
+    const size_t length = strlen(text);
+    for (size_t from = 0; from < length; from += sizeof((struct words *)0)->text) {
+        struct words piece = {.row = WORDS, .origin = origin};
+        struct record *r = scope_row(report, WORDS, room);
+        if (!r)
+            return;
+        const size_t left = length - from;
+        memcpy(piece.text, text + from, left < sizeof piece.text ? left : sizeof piece.text);
+        memcpy(r, &piece, sizeof piece);
+    }
+}
+
+/* What there is to say of the origins that the rows name. */
+static void all_words(struct report *report, int *room) {
+    enum { MANY_ORIGINS = 64 };
+    int known[MANY_ORIGINS], n = 0;
+    for (int i = report->rows - 1; i >= 0; i--) {
+        const int origin = report->row[i].row == WORDS ? 0 : report->row[i].origin;
+        bool new = origin != 0 && n < MANY_ORIGINS;
+        for (int k = 0; k < n && new; k++)
+            new = known[k] != origin;
+        if (new) {
+            known[n++] = origin;
+            words(report, origin, room);
+        }
+    }
+}
+
 void scope_report(struct report *report) {
     int room = 0;
     *report = (struct report){.rank = scope.rank,
@@ -266,6 +299,7 @@ void scope_report(struct report *report) {
     scope_count_rows(report, &room);
     comm_rows(report, &room);
     scope_window_rows(report, &room);
+    all_words(report, &room);
     report->epoch = scope.epoch * 4 + report->state;
     report->uncounted = scope.uncounted;
     report->blind = scope.blind || scope.uncounted || scope.n_unjudged > 0;
@@ -296,6 +330,34 @@ __attribute__((format(printf, 2, 3))) static void say(struct text *text, const c
         text->at = bigger;
         text->room = 2 * text->room + (size_t)n;
     }
+}
+
+/* Letters beyond ASCII byte by byte, as a path need not be text. */
+static void say_quoted(struct text *text, const char *words) {
+    say(text, "\"");
+    for (; *words; words++) {
+        const unsigned char letter = (unsigned char)*words;
+        if (letter < ' ' || letter > '~' || letter == '"' || letter == '\\')
+            say(text, "\\u%04x", letter);
+        else
+            say(text, "%c", letter);
+    }
+    say(text, "\"");
+}
+
+static void say_origin(struct text *text, const struct report *report, int origin) {
+    char all[SCOPE_ORIGIN + sizeof(struct words)] = "";
+    size_t n = 0;
+    for (int i = 0; i < report->rows && origin != 0; i++) {
+        struct words piece;
+        memcpy(&piece, &report->row[i], sizeof piece);
+        if (piece.row != WORDS || piece.origin != origin || n >= SCOPE_ORIGIN)
+            continue;
+        memcpy(all + n, piece.text, sizeof piece.text);
+        n += strnlen(piece.text, sizeof piece.text);
+    }
+    all[n] = '\0';
+    say_quoted(text, all);
 }
 
 /* "MPI_Bcast, root 0, 8 B"; `kinds`: and what kind of number, where that is what does not fit. */
@@ -421,6 +483,10 @@ static int say_rows(struct text *text, const struct report *report, const struct
             say_targets(text, all, report->rank, r);
             say(text, ",\"unwaited\":%lld,\"thread\":%d", r->taken, r->waiter);
         }
+        if (r->origin) {
+            say(text, ",\"origin\":");
+            say_origin(text, report, r->origin);
+        }
         say(text, "}");
         comma = ",";
     }
@@ -480,8 +546,10 @@ static void say_report(struct text *text, const struct report *report, const str
         const struct record *r = &report->row[i];
         if (r->row != WAITER)
             continue;
-        say(text, "%s{\"thread\":%d,\"call\":\"%s\",\"mode\":\"%s\"}", comma, r->waiter,
+        say(text, "%s{\"thread\":%d,\"call\":\"%s\",\"mode\":\"%s\",\"origin\":", comma, r->waiter,
             scope_names[r->name], r->kind == ANY ? "any" : "all");
+        say_origin(text, report, r->origin);
+        say(text, "}");
         comma = ",";
     }
     say(text, "],\"posted\":");
@@ -511,6 +579,16 @@ static void say_entered_at(struct text *text, const struct report *reports,
         say(text, "%s\"%d\":\"", comma, r);
         say_place(text, place, kinds);
         say(text, "\"");
+        comma = ",";
+    }
+    say(text, "},\"origins\":{");
+    comma = "";
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *place = scope_place(&reports[r], at->comm, at->index);
+        if (!place || !place->origin)
+            continue;
+        say(text, "%s\"%d\":", comma, r);
+        say_origin(text, &reports[r], place->origin);
         comma = ",";
     }
     say(text, "}");
@@ -569,11 +647,15 @@ static void say_partly(struct text *text, const struct report *reports,
 
 enum { MANY_UNRECEIVED = 64 };
 
-static void say_unreceived(struct text *text, const struct unreceived *left, int lefts) {
+static void say_unreceived(struct text *text, const struct report *reports,
+                           const struct unreceived *left, int lefts) {
     say(text, "[");
-    for (int i = 0; i < lefts && i < MANY_UNRECEIVED; i++)
-        say(text, "%s{\"source\":%d,\"dest\":%d,\"tag\":%d,\"comm\":%d,\"count\":%lld}",
+    for (int i = 0; i < lefts && i < MANY_UNRECEIVED; i++) {
+        say(text, "%s{\"source\":%d,\"dest\":%d,\"tag\":%d,\"comm\":%d,\"count\":%lld,\"origin\":",
             i ? "," : "", left[i].source, left[i].dest, left[i].tag, left[i].comm, left[i].count);
+        say_origin(text, &reports[left[i].source], left[i].origin);
+        say(text, "}");
+    }
     say(text, "]");
 }
 
@@ -601,7 +683,7 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
         say(&text, "}");
     }
     say(&text, "],\"unreceived\":");
-    say_unreceived(&text, left, lefts);
+    say_unreceived(&text, reports, left, lefts);
     say(&text, "}");
     free(scope.told);
     scope.told = text.at;
@@ -614,7 +696,7 @@ static void say_left(struct text *text, const struct report *reports,
     for (int i = MANY_UNRECEIVED; i < lefts; i++)
         untold += left[i].count;
     say(text, "\"unreceived\":");
-    say_unreceived(text, left, lefts);
+    say_unreceived(text, reports, left, lefts);
     say(text, ",\"untold\":%lld,\"partly\":", untold);
     say_partly(text, reports, partly);
 }

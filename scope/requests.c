@@ -61,6 +61,7 @@ struct op *scope_op_add(int kind, MPI_Request request, struct comm *comm, int pe
                       .serial = ++scope.serial,
                       .index = comm->entered,
                       .cell = scope.cell,
+                      .origin = scope.origin,
                       .active = true};
     scope_op_posted(op);
     struct op **head = &scope.ops[place_of(request, scope.room_ops)];

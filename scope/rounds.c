@@ -373,7 +373,6 @@ static bool hold_round(void) {
     if (ending == scope.size && kind == RUNNING && left) {
         lefts = scope_unclaimed(scope.size, reports, left, lefts);
         const struct mismatch partly = scope_partly_entered(reports);
-        scope_outside_sent(left, lefts);
         if (scope.rank == 0 && (lefts > 0 || partly.found))
             scope_tell_last(reports, left, lefts, &partly);
         if (lefts > 0)

@@ -23,6 +23,7 @@
  *   rounds.c       the thread that talks to the other ranks
  *   drain.c        taking out what is stuck
  *   report.c       what a rank says of itself, to the others and to Python
+ *   origins.c      where in the program a call was made
  *   outside.c      what is different without a notebook, under `ringside run`
  *
  * Who runs what. The program's threads make the calls. A blocking call is served as its
@@ -96,7 +97,8 @@ enum row {
     MEMBER,     /* `peer` belongs to `comm` */
     HOLDS,      /* it has locked `peer` of window `comm`, in the way `kind` */
     EXPOSES,    /* its own part of window `comm` to `peer`: it has posted that `index` times */
-    ACCESSES    /* that of `peer`. In these three `count` is 1 if it began in this cell */
+    ACCESSES,   /* that of `peer`. In these three `count` is 1 if it began in this cell */
+    WORDS       /* what there is to say of the origin `origin`, or how it goes on: struct words */
 };
 
 enum { SHARED, EXCLUSIVE }; /* locks: HOLDS in `kind`, NEEDS in `tag` */
@@ -114,12 +116,19 @@ struct record {
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it;
                      ENTERED: nonblocking ones that are open */
     int cell;     /* ENTERED, PLACE: in which it was entered, of ENTERED the last */
+    int origin;   /* WAITER, POSTED, PLACE: where the call was made; SENT: the last of them */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree.
                                NEEDS, taken: receives that are complete and were not waited for */
     uint64_t balance; /* PLACE: of these, weighed by pairs of ranks, or of the root between two
                          groups; the ranks' sum has to be 0 */
     uint64_t detail; /* PLACE: other arguments that all have to agree on */
+};
+
+/* A record as well: a piece of text. */
+struct words {
+    int row, origin;
+    char text[sizeof(struct record) - 2 * sizeof(int)];
 };
 
 /* What a rank says of itself: a header, then `rows` records. */
@@ -160,6 +169,7 @@ struct unreceived {
     int source, dest, comm, tag;
     long long count;
     int cell; /* in which the last of them was sent */
+    int origin; /* and where, as its sender numbers it */
 };
 
 /* Messages sent and not received: a fresh array for the caller to free, NULL without memory. */
@@ -222,7 +232,7 @@ struct op {
     double posted, completed, arrival;
     int generation;
     bool scheduled;
-    int kind, peer, tag, index, name, cell;
+    int kind, peer, tag, index, name, cell, origin;
     bool persistent, active;
     bool counted;   /* it is complete, and its message is in the counts */
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
@@ -244,6 +254,7 @@ struct event {
     long long bytes, request, seq;
     int call, peer, tag, comm;
     int left; /* by a break, so its message was never delivered */
+    int origin;
 };
 
 /* What a loop of tests costs its thread, in seconds: of its own computing, of waiting for a core,
@@ -284,7 +295,7 @@ struct thread {
     struct effort first, spent; /* at its first sample, and since */
     MPI_Comm attributed; /* the last call was MPI_Comm_set_attr on it, with this keyval */
     int keyval;
-    int call, requests;
+    int call, requests, origin;
     int name;     /* the call in which it is, while depth > 0 */
     bool mixed;   /* the loop does not repeat one call on the same requests */
     bool unknown; /* among them is one that the scope knows nothing of */
@@ -336,7 +347,7 @@ struct scope {
     int making; /* MPI_Comm_idup that are under way */
     long long serial;
 
-    const void *caller; /* where the call that has the lock was made */
+    int origin; /* of the call that has the lock */
     struct count *counts;
     int n_counts, room_counts;
     const char *unjudged[8]; /* calls that cannot be judged, until the next drain */
@@ -365,7 +376,7 @@ extern struct scope scope;
 /* Every observed call. `requests` or `probe` say what it waits for. */
 struct call {
     double start, pause; /* pause: when it first had to wait, 0 if it never did */
-    int name, mode, generation;
+    int name, mode, generation, origin;
     int peer, tag;   /* as the call was given them, by scope_check */
     int checks;      /* how many it was given */
     bool receives;
@@ -396,7 +407,7 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
     case NO_COMM:                                                  \
         return MPI_ERR_COMM;                                       \
     case GO:                                                       \
-        scope.caller = __builtin_return_address(0);                \
+        call.origin = scope.origin = scope_origin(__builtin_return_address(0)); \
         break;                                                     \
     }
 
@@ -474,8 +485,7 @@ bool scope_outside_wanted(void);             /* under `ringside run` */
 bool scope_outside_is_fatal(MPI_Errhandler handler); /* does it end the program, and say why? */
 void scope_outside_fails(const struct mishap *mishap); /* it is to end of this */
 void scope_outside_left_over(const char *text); /* by one rank, at their end: JSON */
-/* By all: where what they have sent, and nobody received, was sent. */
-void scope_outside_sent(const struct unreceived *left, int lefts);
+void scope_outside_origin(int origin, const char *text); /* there is one that was not known */
 void scope_outside_end(void);                /* MPI is about to end */
 void scope_outside_ended(void);              /* MPI has ended */
 bool scope_outside_compiled(void);           /* a program under `ringside run`, and not in Python */
@@ -501,7 +511,6 @@ void scope_count(int row, int comm, int peer, int tag, int by);
 void scope_settle_counts(const struct report *reports);
 void scope_forget_counts(void);
 void scope_count_rows(struct report *report, int *room);
-const void *scope_sent_from(int comm, int peer, int tag); /* where the last such send was called */
 
 /* messages.c */
 long long scope_bytes(count_t count, MPI_Datatype type);
@@ -639,6 +648,14 @@ void scope_tell_left(const struct report *reports, const struct unreceived *left
 void scope_tell_last(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly);
 char *scope_settled_text(void);
+
+/* origins.c. The number of the place where the call is made that returns to `caller`, 0 where not
+ * known; and its text: "12\tshift\tring.py", line and function and file of Python, without a file in
+ * the cell that runs, or "0x1234\tring", address and binary. Under the lock. */
+enum { SCOPE_ORIGIN = 1024 };
+int scope_origin(const void *caller);
+void scope_say_origin(int origin, char text[SCOPE_ORIGIN]);
+void scope_learn_python(void); /* MPI begins: how Python's frames are made */
 
 /* drain.c */
 bool scope_strayed(const struct report *reports, int comm);

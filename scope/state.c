@@ -166,6 +166,7 @@ enum begin scope_begin(struct call *call, int name, MPI_Comm handle, struct comm
         own->attributed = MPI_COMM_NULL;
     own->depth++;
     own->name = name;
+    scope.origin = 0; /* until the call says where it was made */
     own->mishap.code = own->mishap.fatal_code = MPI_SUCCESS;
     own->mishap.cut[0] = '\0';
     own->mishap.raised = false; /* a handler of the program's may have left by a jump */
@@ -209,6 +210,7 @@ void scope_event(const struct call *call, const struct comm *comm, int peer, int
         .tag = tag,
         .comm = comm->number,
         .left = call->left,
+        .origin = call->origin,
     };
     scope.n_events++;
 }
@@ -567,6 +569,7 @@ void scope_tested(const struct call *call, bool success) {
     t->last = call->start;
     sample(t, call->start);
     t->call = call->name;
+    t->origin = call->origin;
     for (int i = 0; i < call->n_requests; i++) {
         struct op *op = scope_op_find(call->requests[i]);
         if (!op) {

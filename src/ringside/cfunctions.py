@@ -25,7 +25,7 @@ import numpy as np
 
 from ringside import mpi
 from ringside.errors import PREFIX, WIDTH, in_lines, plain
-from ringside.watch import scope
+from ringside.watch import origins, scope
 
 LIMIT = 60  # seconds the compiler gets
 CRASH = Path(__file__).with_name("crash.c")
@@ -104,10 +104,10 @@ def compile_cell(text: str, directory: Path) -> tuple[Path, str]:
     folder = directory / f"cell-{mark}"
     library = folder / "cell.so"
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "cell").write_text(code)
+    (folder / origins.C_CELL).write_text(code)
     compiler, libraries = _compiler()
     part = folder / "cell.so.part"
-    sources = ["-x", "c", "cell", str(CRASH), "-x", "none"]
+    sources = ["-x", "c", origins.C_CELL, str(CRASH), "-x", "none"]
     try:
         done = subprocess.run(
             [*compiler, *_FLAGS, *sources, "-o", part.name, *libraries],
@@ -395,15 +395,7 @@ def _array(value, parameter: Parameter, refused):
 def crash_line(text: str) -> str:
     """Where in a cell's C a rank crashed: "shift, line 7 of the cell"; empty: it was not there."""
     for address, library in re.findall(r"^C: (0x[0-9a-f]+) (.*/cell\.so)$", text, re.MULTILINE):
-        with contextlib.suppress(OSError, subprocess.TimeoutExpired, ValueError, IndexError):
-            said = subprocess.run(
-                ["addr2line", "-f", "-s", "-e", library, address],
-                capture_output=True,
-                text=True,
-                timeout=10,
-                check=False,
-            ).stdout.splitlines()
-            file, _, line = said[1].partition(":")
-            if file == "cell":
-                return f"{said[0]}, line {int(line.split()[0])} of the cell"
+        function, file, line = origins.source(address, library)
+        if file == origins.C_CELL and line:
+            return f"{function}, line {line} of the cell"
     return ""

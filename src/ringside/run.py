@@ -25,7 +25,7 @@ from pathlib import Path
 
 from ringside import kernels, mpi, processes
 from ringside.errors import RunError, alone, reason
-from ringside.watch import waitfor
+from ringside.watch import origins, waitfor
 
 DEADLOCK, MISMATCH, SUSPECTED, LEFT_OVER = 120, 121, 122, 123
 _STATUS = {"mismatch": MISMATCH, "suspected": SUSPECTED}
@@ -43,14 +43,6 @@ _ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _LIBRARY = re.compile(r"=> (/.*/lib(?:mpi|mpich|mpi_abi)\.so[.\d]*) \(")
 _SANITIZER = re.compile(r"=> (/.*/lib(?:asan|lsan|tsan|hwasan)\.so[.\d]*) \(")
 _SOURCES = (".c", ".cc", ".cpp", ".cxx", ".f", ".f90", ".F90", ".f08")
-_SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
-# MPI itself and what leads to it from Fortran, C++ and Java, wherever it is installed; and what of
-# these, or of a profiler, is compiled into the program.
-_MPI_LIBRARY = re.compile(
-    r"lib(mpi|mpich|mpi_(mpifh|usempi\w*|cxx|java|abi|ilp64|cray|gnu|gtl|intel|nvidia|amd|aocc)\w*"
-    r"|mpi(ch)?(fort|f90|cxx|java)\w*)\.so"
-)
-_BINDING = ("MPI_", "PMPI_", "_ZN3MPI", "_ZNK3MPI", "__pyx_")
 
 
 @dataclass(frozen=True)
@@ -510,7 +502,8 @@ def _verdict_lines(report: dict, places: dict[int, dict[int, str]]) -> Iterator[
     states, entered = report["states"], waitfor.entered(report)
     shown = {r: s["call"] for r, s in enumerate(states) if s["state"] not in waitfor.GOING_ON}
     if any(words != shown.get(rank) for rank, words in entered.items()):
-        yield from (f"  {calls}" for calls in waitfor.alike(entered))
+        calls = waitfor.alike(entered, waitfor.made_at(report))
+        yield from (f"  {call}" for call in calls)
         yield "By the time this was found:"
     told = states if len(states) <= MANY_RANKS else [states[r] for r in verdict.ranks[:MANY_RANKS]]
     order = waitfor.odd_first(entered)
@@ -547,7 +540,7 @@ def _places(directory: Path) -> dict[int, dict[int, str]]:
     for path in directory.glob("left-*.txt"):
         frames = [line.split("\t") for line in path.read_text(errors="replace").splitlines()]
         frames = [frame for frame in frames if len(frame) == 3] or frames
-        places = (_line(*frame) if len(frame) == 3 else _place(*frame) for frame in frames)
+        places = (_place(*frame) for frame in frames)
         place = next(filter(None, places), None)
         if place:
             _, rank, _, thread = path.stem.split("-")
@@ -555,35 +548,11 @@ def _places(directory: Path) -> dict[int, dict[int, str]]:
     return found
 
 
-def _line(number: str, file: str, function: str) -> str | None:
-    """ "ring.py:12, in shift"; None in an installed package."""
-    if "site-packages" in file or "dist-packages" in file or file.startswith("<frozen"):
-        return None
-    where = f"{Path(file).name}:{number}"
-    return where if function == "<module>" else f"{where}, in {function}"
-
-
-def _place(address: str, binary: str) -> str | None:
-    """ "ring.c:12, in shift", from the program's own symbols; None in a library of the system or
-    of MPI."""
-    if not Path(binary).exists() or str(Path(binary).resolve()).startswith(_SYSTEM):
-        return None
-    if _MPI_LIBRARY.match(Path(binary).name):
-        return None
-    try:
-        said = subprocess.run(
-            ["addr2line", "-C", "-f", "-s", "-e", binary, address],
-            capture_output=True,
-            text=True,
-            timeout=10,
-            check=False,
-        ).stdout.splitlines()
-    except (OSError, subprocess.TimeoutExpired):
-        return None
-    if len(said) < 2 or said[0] == "??" or said[0].startswith(_BINDING):
-        return None
-    line = said[1].split(" ")[0]
-    return f"in {said[0]}" if line.startswith("?") else f"{line}, in {said[0]}"
+def _place(first: str, second: str, function: str | None = None) -> str:
+    """A line of Python with its file and function, or an address of C and its binary."""
+    if function is None:
+        return origins.in_c(first, second)
+    return origins.python(first, second, function)
 
 
 def _end_without_verdict(plan: Plan, run: Run, notes: list[dict]) -> int:
@@ -674,29 +643,11 @@ def _tell_left_over(directory: Path) -> bool:
     except FileNotFoundError:
         return False
     if left["unreceived"]:
-        places = _sent(directory)
-        for message in left["unreceived"][:MANY_ERRORS]:
-            key = tuple(message[name] for name in ("source", "comm", "dest", "tag"))
-            if key in places:
-                message["place"] = _place(*places[key])
         which = waitfor.unreceived(left["unreceived"], left["untold"])
         _say(f"{which}, when the program ended.")
     if left["partly"]:
         _say(f"{waitfor.half_entered(left['partly'])}, up to the program's end.")
     return True
-
-
-def _sent(directory: Path) -> dict[tuple[int, ...], tuple[str, str]]:
-    """Of messages that nobody received, by sender, communicator, receiver and tag: the address of
-    the call that sent the last of them, and in which binary."""
-    found = {}
-    for path in directory.glob("sent-*.txt"):
-        rank = int(path.name.split("-")[1])
-        for line in path.read_text(errors="replace").splitlines():
-            *message, address, binary = line.split("\t") if line.count("\t") == 4 else ("", "")
-            if message:
-                found[rank, *map(int, message)] = address, binary
-    return found
 
 
 def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:

@@ -253,30 +253,17 @@ def _raised(who: str, error: dict) -> list[str]:
 
 
 def _verdict(followed: run.Run, trial: Trial) -> tuple[str, list[str]]:
-    verdict = waitfor.verdict(followed.report)
-    places = _places(followed.directory)
-    words, entered = [verdict.sentences[0]], waitfor.entered(followed.report)
+    verdict, entered = waitfor.verdict(followed.report), waitfor.entered(followed.report)
+    words, lines = [verdict.sentences[0]], waitfor.made_at(followed.report)
     for state in followed.report["states"]:
         rank = state["rank"]
         line = waitfor.line(state)
         if trial.outcomes[rank] is not None or state["call"] == "MPI_Finalize":
             line = f"rank {rank}: its function has ended"
         if entered.get(rank, "MPI_Finalize") != "MPI_Finalize":
-            line = f"rank {rank}: {entered[rank]}"
-        words.append(line + (f", {places[rank]}" if rank in places else ""))
+            line = ", ".join([f"rank {rank}: {entered[rank]}", *filter(None, [lines.get(rank)])])
+        words.append(line)
     return verdict.kind, words
-
-
-def _places(directory: Path) -> dict[int, str]:
-    """In which line of the cell each rank was stuck."""
-    found = {}
-    for path in directory.glob("left-*.txt"):
-        rank, text = int(path.name.split("-")[1]), path.read_text(errors="replace")
-        in_c = cfunctions.crash_line(re.sub(r"^(0x\w+)\t", r"C: \1 ", text, flags=re.MULTILINE))
-        in_python = re.search(r"^(\d+)\tyour cell\t", text, re.MULTILINE)
-        if in_c or in_python:
-            found[rank] = in_c or f"line {in_python[1]} of your cell"
-    return found
 
 
 def _where(path: Path) -> str:

@@ -738,8 +738,9 @@ def _answer(future):
         raise ClusterError(f"rank {rank}: {reply['ename']}: {reply['evalue']}")
     answer = reply.get("answer")
     if message["buffers"]:
-        dtype = np.dtype([tuple(field) for field in answer])
-        return np.frombuffer(bytes(message["buffers"][0]), dtype=dtype)
+        fields, noted = answer
+        dtype = np.dtype([tuple(field) for field in fields])
+        return np.frombuffer(bytes(message["buffers"][0]), dtype=dtype), noted
     return answer
 
 

@@ -16,7 +16,7 @@ from ringside.cluster import files, jobs, magic, room
 from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
 from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
-from ringside.watch import waitfor
+from ringside.watch import origins, waitfor
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
@@ -403,13 +403,14 @@ class Cluster:
         `bytes`; `comm`: 0 is MPI_COMM_WORLD. `request`: the same number in the call that starts a
         nonblocking operation and the one that completes it, 0 for none; MPI_Sendrecv has two rows,
         its receive with the number negated. `seq` counts a rank's calls. `left`: a break ended it.
+        `line`: where the call was made, as "line 4, in shift" of a cell, "" where not known.
         `attrs["source"]`: the network that is played, "" for none.
         """
         import pandas as pd
 
         tables = [
-            pd.DataFrame(events).assign(rank=rank)
-            for rank, events in enumerate(self._ask("events"))
+            origins.with_lines(pd.DataFrame(events).assign(rank=rank), noted)
+            for rank, (events, noted) in enumerate(self._ask("events"))
         ]
         table = pd.concat(tables, ignore_index=True)
         table.attrs["source"] = str(self.played() or "")

@@ -306,6 +306,8 @@ def _bars(ax: Axes, calls: list, level: dict[int, int], span: float) -> tuple[li
         arrow = {"send": "→", "recv": "←"}.get(family(row.call))
         names = [f"{short} {arrow} {row.peer}", short] if arrow and row.peer >= 0 else [short]
         names = [f"{names[0]}, taken out", *names] if row.left else names
+        if line := getattr(row, "line", "").partition(", in ")[0]:
+            names.insert(0, f"{names[0]}, {line}")
         room = ((row.end - row.start) * width - 3 * size) / (0.62 * FONT)  # in letters
         if words := next((name for name in names if len(name) < room), ""):
             middle = ((row.start + row.end) / 2, level[row.rank])

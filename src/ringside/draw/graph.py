@@ -493,7 +493,9 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     if n <= LABELLED:
         waiting = [state for state in states if state["state"] in waitfor.WAITING]
         beside = {state["rank"]: _call(state) for state in waiting}
-        beside |= {rank: textwrap.fill(call, 20) for rank, call in calls.items()}
+        lines = waitfor.made_at(verdict_or_states.report, cell=False) if calls else {}
+        for rank, call in calls.items():
+            beside[rank] = "\n".join([textwrap.fill(call, 20), *filter(None, [lines.get(rank)])])
         _label(ax, places, radius, unit, beside, {} if once else words, bends)
 
     handles, labels = [], []

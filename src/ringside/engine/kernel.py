@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 import warnings
+from collections import deque
 from contextlib import contextmanager
 from datetime import UTC, datetime
 
@@ -29,6 +30,7 @@ from ringside.engine.tracebacks import (
 from ringside.errors import PREFIX, in_lines, plain
 from ringside.watch import scope, waitfor
 
+CODES = 1000  # pieces of the newest cells that are kept
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
 SETTLE_LIMIT = 1.0  # seconds the ranks get to compare what they did in a cell
 TIDY_LIMIT = 4.0  # seconds they get to clear what a failed cell left, on a crowded machine too
@@ -45,11 +47,19 @@ class RingsideShell(ZMQInteractiveShell):
 
     shown = None
     cause = None
+    _codes = deque(maxlen=CODES)
 
     def init_traceback_handlers(self, custom_exceptions):
         """IPython's own, but with the lines in which errors were raised."""
         super().init_traceback_handlers(custom_exceptions)
         self.InteractiveTB.get_records = in_their_lines(self.InteractiveTB.get_records)
+
+    async def run_code(self, code_obj, result=None, **options):
+        """IPython's own. The scope learns which cell it is, and the code stays where it is: by that
+        the scope knows a line again."""
+        self._codes.append(code_obj)
+        scope.cell(code_obj.co_filename)
+        return await super().run_code(code_obj, result, **options)
 
     def ask_exit(self):
         """`exit()` in a cell: a rank that left would take all others with it."""
@@ -147,6 +157,7 @@ class RingsideKernel(IPythonParallelKernel):
         self._began = datetime.now(UTC)
         self.shell.shown = self.shell.cause = None
         self.lost_thread = None
+        scope.cell("")
         scope.busy(True, self.get_parent()["metadata"].get("cell", self._cell))
         self.running = True
 
@@ -249,7 +260,7 @@ class RingsideKernel(IPythonParallelKernel):
                 return scope.state(), []
             case "events":
                 events = scope.events()
-                return events.dtype.descr, [events.tobytes()]
+                return (events.dtype.descr, scope.origins()), [events.tobytes()]
             case "clear":
                 return scope.clear(), []
             case "knows":

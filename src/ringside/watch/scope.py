@@ -6,6 +6,7 @@ thread, also while the main thread is stuck in an MPI call.
 
 import ctypes
 import json
+import os
 from collections.abc import Callable
 from contextlib import contextmanager
 from enum import IntEnum
@@ -27,6 +28,7 @@ EVENT = np.dtype(
         ("tag", "i4"),
         ("comm", "i4"),
         ("left", "i4"),
+        ("origin", "i4"),
     ],
     align=True,
 )
@@ -59,7 +61,9 @@ def load() -> None:
     library.scope_quiet.argtypes = [ctypes.c_double]
     library.scope_settle.argtypes = [ctypes.c_double, ctypes.c_bool]
     library.scope_release.argtypes = [ctypes.c_void_p]
-    library.scope_name.restype = ctypes.c_char_p
+    for name in ("scope_name", "scope_origin_of"):
+        getattr(library, name).restype = ctypes.c_char_p
+    library.scope_cell.argtypes = [ctypes.c_char_p]
     library.scope_busy.argtypes = [ctypes.c_bool, ctypes.c_int]
     for name in ("scope_insist", "scope_switch"):
         getattr(library, name).argtypes = [ctypes.c_bool]
@@ -91,6 +95,11 @@ def busy(flag: bool, cell: int = 0) -> None:
     """The cell of that number, the same on all its ranks, begins (True), or one has ended (False).
     Either forgets that the last one was broken."""
     _scope().scope_busy(flag, cell)
+
+
+def cell(file: str) -> None:
+    """The cell that runs from now on is compiled under that name: "": none."""
+    _scope().scope_cell(os.fsencode(file))
 
 
 def settle(limit: float, failed: bool) -> dict:
@@ -167,8 +176,8 @@ def report() -> dict | None:
 
 def events() -> np.ndarray:
     """The calls seen so far, oldest first: a structured array, `call` by its MPI name, times in
-    seconds of this node's monotonic clock; `left` where a break ended the call. Only the newest
-    65,536 are kept."""
+    seconds of this node's monotonic clock; `left` where a break ended the call; `origin`: where it
+    was made, 0 where not known. Only the newest 65,536 are kept."""
     library = _scope()
     raw = np.zeros(library.scope_events(None, 0), EVENT)
     raw = raw[: library.scope_events(raw.ctypes.data, len(raw))]
@@ -178,6 +187,14 @@ def events() -> np.ndarray:
     for name in EVENT.names:
         table[name] = np.array(names)[raw["call"]] if name == "call" else raw[name]
     return table
+
+
+def origins() -> list[str]:
+    """What there is to say of each `origin` of an event (`ringside.watch.origins`), from 1 on."""
+    found = []
+    while (text := _scope().scope_origin_of(len(found) + 1)) is not None:
+        found.append(text.decode("latin-1"))
+    return found
 
 
 def clear() -> None:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ringside.watch.messages import messages
+from ringside.watch.origins import with_lines
 from ringside.watch.scope import EVENT
 
 if TYPE_CHECKING:
@@ -30,11 +31,14 @@ def table(directory: Path, notes: list[dict], zero: float | None = None) -> Data
     """
     import pandas as pd
 
-    parts, lost = [pd.DataFrame(_named(np.zeros(0, EVENT), [""])).assign(rank=0)], False
+    none = pd.DataFrame(_named(np.zeros(0, EVENT), [""])).assign(rank=0)
+    parts, lost = [with_lines(none, [])], False
     for note in notes:
-        events = _events(directory / f"events-{note['rank']}-{note['pid']}.bin", note)
+        who = f"{note['rank']}-{note['pid']}"
+        events = _events(directory / f"events-{who}.bin", note)
         lost = lost or (len(events) > 0 and events["seq"][0] > 0)
-        parts.append(pd.DataFrame(_named(events, note["calls"])).assign(rank=note["rank"]))
+        calls = pd.DataFrame(_named(events, note["calls"])).assign(rank=note["rank"])
+        parts.append(with_lines(calls, _noted(directory / f"origins-{who}.txt")))
     found = pd.concat(parts, ignore_index=True)
     if len(found):
         found[["start", "end"]] -= found["start"].min() if zero is None else zero
@@ -50,6 +54,12 @@ def _events(path: Path, note: dict) -> np.ndarray:
     raw = np.fromfile(path, EVENT)
     raw = raw[raw["end"] > 0]
     return raw[np.argsort(raw["seq"], kind="stable")]
+
+
+def _noted(path: Path) -> list[str]:
+    """Where a rank's calls were made, by the numbers of their origins, from 1 on."""
+    text = path.read_text("latin-1") if path.exists() else ""
+    return [line.partition("\t")[2] for line in text.split("\n")]
 
 
 def _named(raw: np.ndarray, names: list[str]) -> np.ndarray:
@@ -101,6 +111,8 @@ def _slice(rows: list) -> dict:
     about["blocked_us"] = _micro(max(row.blocked for row in rows))
     if any(row.left for row in rows):
         about["left"] = "by the verdict"
+    if first.line:
+        about["line"] = first.line
     return {
         "name": first.call,
         "cat": "mpi",

@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from ringside.errors import PREFIX
+from ringside.watch import origins
 
 ANY = -1
 NOBODY = -2  # MPI_PROC_NULL, whatever number the library has for it
@@ -68,7 +69,7 @@ def verdict(report: dict) -> Verdict:
         case "mismatch":
             calls = entered(report)
             others = [line(states[rank]) for rank in stuck if rank not in calls]
-            lines = [f"  {text}" for text in (*alike(calls), *others)]
+            lines = [f"  {text}" for text in (*alike(calls, made_at(report)), *others)]
             advice = [_ALIKE]
         case "suspected":
             advice = [_no_proof(report["quiet"])]
@@ -141,7 +142,8 @@ def half_entered(place: dict) -> str:
     """The beginning of a sentence on a collective that not all ranks have been in."""
     called = {}
     for rank, call in place["entered"].items():
-        called.setdefault(call, []).append(int(rank))
+        line = origins.words(place.get("origins", {}).get(rank, ""))
+        called.setdefault(call + (f" ({line})" if line else ""), []).append(int(rank))
     did = ", ".join(f"{in_words(ranks)} called {call}" for call, ranks in called.items())
     where = "" if place["comm"] == 0 else f" on communicator {place['comm']}"
     return f"{PREFIX} {did}{where}, and {in_words(place['missing'])} did not"
@@ -204,8 +206,12 @@ def _begun(report: dict, stuck: tuple[int, ...]) -> list[str]:
     ranks = [s["rank"] for s in report["states"] if s["posted"] and s["rank"] not in stuck]
     if not ranks:
         return []
+    posted = [post for rank in ranks for post in report["states"][rank]["posted"]]
+    places = dict.fromkeys(origins.words(post.get("origin", "")) for post in posted)
+    where = f" {origins.at(next(iter(places)))}" if len(places) == 1 and all(places) else ""
     return [
-        f"What {in_words(ranks)} had begun and not completed was taken out, too: begin it anew."
+        f"What {in_words(ranks)} had begun{where} and not completed was taken out, too: begin it "
+        "anew."
     ]
 
 
@@ -214,7 +220,8 @@ def _left_over(message: dict) -> str:
     what = "1 message" if count == 1 else f"{count} messages"
     where = "" if message["comm"] == 0 else f", communicator {message['comm']}"
     ends = f"from rank {message['source']} to rank {message['dest']}"
-    sent = f", sent at {message['place']}" if message.get("place") else ""
+    place = origins.words(message.get("origin", ""))
+    sent = f", sent {origins.at(place)}" if place else ""
     return f"{what} {ends} (tag {message['tag']}{where}){sent}"
 
 
@@ -229,7 +236,7 @@ def edges(states: Sequence[dict]) -> tuple[Edge, ...]:
                 enough = thread["mode"] == "any" or _from_anyone(need)
                 for target in need.get("targets", ()):
                     pair = state["rank"], target
-                    label = found[pair].label if pair in found else _label(thread["call"], need)
+                    label = found[pair].label if pair in found else _label(thread, need)
                     enough = enough and (pair not in found or found[pair].enough)
                     found[pair] = Edge(*pair, label, enough)
     return tuple(found.values())
@@ -282,7 +289,8 @@ def threads(state: dict) -> list[dict]:
 def line(state: dict, places: Mapping[int, str] | None = None) -> str:
     """What one rank is doing, e.g. "rank 0: MPI_Send to rank 1 (tag 0, 40 MB)".
 
-    places: where in its source each of the threads that wait is, by their numbers.
+    places: where in its source each of the threads that wait is, by their numbers, where that is
+    known better than by the scope.
     """
     rank, call = state["rank"], state["call"]
     if state["state"] == "idle":
@@ -294,7 +302,7 @@ def line(state: dict, places: Mapping[int, str] | None = None) -> str:
     places = places or {}
     doing: Counter[str] = Counter()
     for thread in threads(state):
-        place = places.get(thread.get("thread"))
+        place = places.get(thread.get("thread")) or origins.words(thread.get("origin", ""))
         doing[_doing(thread) + (f", {place}" if place else "")] += 1
     main = next(iter(doing))
     doing[main] -= 1
@@ -371,15 +379,15 @@ def _from_anyone(need: dict) -> bool:
     return need["kind"] in ("recv", "probe") and need["peer"] == ANY
 
 
-def _label(call: str, need: dict) -> str:
+def _label(thread: dict, need: dict) -> str:
     tag = "any tag" if need["tag"] == ANY else f"tag {need['tag']}"
-    name = call.removeprefix("MPI_")
-    match need["kind"]:
-        case "send":
-            return f"{name} {tag}, {size(need['bytes'])}"
-        case "recv" | "probe":
-            return f"{name} {tag}"
-    return name
+    words = thread["call"].removeprefix("MPI_")
+    if need["kind"] in ("send", "recv", "probe"):
+        words += f" {tag}"
+    if need["kind"] == "send":
+        words += f", {size(need['bytes'])}"
+    place = origins.words(thread.get("origin", ""), cell=False).partition(", in ")[0]
+    return words + (f", {place}" if place else "")
 
 
 def circle(arrows: Sequence[Edge]) -> list[int]:
@@ -529,11 +537,20 @@ def entered(report: dict) -> dict[int, str]:
     return {rank: in_units.sub(lambda n: size(int(n[1])), words) for rank, words in found}
 
 
-def alike(calls: dict[int, str]) -> list[str]:
-    """The same in words, ranks in the same call together: "ranks 1 and 2: MPI_Barrier"."""
+def made_at(report: dict, cell: bool = True) -> dict[int, str]:
+    """Where these calls were made, as far as that is known."""
+    noted = report["mismatch"].get("origins", {}) if report["mismatch"] else {}
+    places = {int(rank): origins.words(origin, cell) for rank, origin in noted.items()}
+    return {rank: place for rank, place in places.items() if place}
+
+
+def alike(calls: dict[int, str], places: Mapping[int, str] | None = None) -> list[str]:
+    """The same in words, ranks in the same call together: "ranks 1 and 2: MPI_Barrier"; with
+    `places`, in the same line."""
     groups: dict[str, list[int]] = {}
     for rank in odd_first(calls):
-        groups.setdefault(calls[rank], []).append(rank)
+        place = (places or {}).get(rank)
+        groups.setdefault(calls[rank] + (f", {place}" if place else ""), []).append(rank)
     return [f"{in_words(ranks)}: {words}" for words, ranks in groups.items()]
 
 

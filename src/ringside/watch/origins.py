@@ -1,0 +1,103 @@
+"""Where in the program a call was made: from what the scope notes (`scope/origins.c`) to words.
+
+It notes a line, a function and a file of Python ("12\\tshift\\tring.py"; without a file: of the
+cell that runs), or an address in a binary ("0x1234\\tring"), byte by byte.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+from functools import cache
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+_SYSTEM = ("/lib/", "/lib64/", "/usr/lib/", "/usr/lib64/")
+# MPI itself and what leads to it from Fortran, C++ and Java, wherever it is installed; and what of
+# these, or of a profiler, is compiled into the program.
+_MPI_LIBRARY = re.compile(
+    r"lib(mpi|mpich|mpi_(mpifh|usempi\w*|cxx|java|abi|ilp64|cray|gnu|gtl|intel|nvidia|amd|aocc)\w*"
+    r"|mpi(ch)?(fort|f90|cxx|java)\w*)\.so"
+)
+_BINDING = ("MPI_", "PMPI_", "_ZN3MPI", "_ZNK3MPI", "__pyx_")
+_OF_A_CELL = re.compile(r"/ipykernel_\d+/|^<ipython-input")
+C_CELL = "cell"  # what the C of a cell is compiled as (ringside.cfunctions)
+
+
+def words(origin: str, cell: bool = True) -> str:
+    """ "line 4 of the cell, in shift", "ring.c:12, in shift"; "" where nothing is known. `cell`:
+    False leaves out which cell it is."""
+    fields = os.fsdecode(origin.encode("latin-1")).split("\t")
+    match fields:
+        case [line, function, file]:
+            return python(line, file, function, cell)
+        case [address, binary]:
+            return in_c(address, binary, cell)
+    return ""
+
+
+def with_lines(events: DataFrame, noted: list[str]) -> DataFrame:
+    """A rank's events with the column `line` for their `origin`, whose texts are `noted`."""
+    known = set(events["origin"]) & set(range(1, len(noted) + 1))
+    told = {number: words(noted[number - 1], cell=False) for number in known}
+    lines = events["origin"].map(told).fillna("").astype(object)
+    return events.drop(columns="origin").assign(line=lines)
+
+
+def at(place: str) -> str:
+    """The same as the end of a sentence: "in line 4 of the cell", "at ring.c:12"."""
+    return f"{'in' if place.startswith('line ') else 'at'} {place}"
+
+
+def python(line: str, file: str, function: str, cell: bool = True) -> str:
+    """A line of Python; "" in an installed package."""
+    if "site-packages" in file or "dist-packages" in file or file.startswith("<frozen"):
+        return ""
+    *_, name = [""] + [part for part in function.split(".<locals>.") if part[0] != "<"]
+    within = f", in {name}" if name else ""
+    if file and not _OF_A_CELL.search(file) and file != "your cell":
+        return f"{Path(file).name}:{line}{within}"
+    if not cell:
+        return f"line {line}{within}"
+    if not file or file == "your cell":
+        return f"line {line} of {file or 'the cell'}{within}"
+    return f"line {line} of " + (f"the cell that defines {name}" if name else "an earlier cell")
+
+
+def in_c(address: str, binary: str, cell: bool = True) -> str:
+    """A line of C, from a binary's own symbols; "" in a library of the system or of MPI."""
+    if not Path(binary).exists() or str(Path(binary).resolve()).startswith(_SYSTEM):
+        return ""
+    if _MPI_LIBRARY.match(Path(binary).name):
+        return ""
+    function, file, line = source(address, binary)
+    if not function or function.startswith(_BINDING):
+        return ""
+    if file == C_CELL:
+        return f"line {line}{' of the %%c cell' * cell}, in {function}"
+    return f"{file}:{line}, in {function}" if line else f"in {function}"
+
+
+@cache
+def source(address: str, binary: str) -> tuple[str, str, int]:
+    """Function, file and line at an address, "" and 0 where not known; of a kernel, the line of the
+    call in the variant that is built of it."""
+    try:
+        said = subprocess.run(
+            ["addr2line", "-C", "-f", "-i", "-s", "-e", binary, address],
+            capture_output=True,
+            text=True,
+            timeout=10,
+            check=False,
+        ).stdout.splitlines()
+    except (OSError, subprocess.TimeoutExpired):
+        return "", "", 0
+    if len(said) < 2 or said[0] == "??":
+        return "", "", 0
+    function = said[-2 if Path(binary).name == "libkernels.so" else 0]
+    file, _, line = said[1].split(" ")[0].rpartition(":")
+    return function, file, int(line) if line.isdecimal() else 0

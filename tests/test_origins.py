@@ -1,0 +1,198 @@
+"""Where a call was made: the line of a cell, of its C, of a kernel, of a program in Python."""
+
+from pathlib import Path
+
+import pytest
+from cells import run
+from ranks import needs_lines
+
+import ringside
+from ringside.cluster import magic
+
+LIMIT = 60
+SETUP = """
+import threading
+import numpy as np
+from mpi4py import MPI
+from ringside import kernels
+comm = MPI.COMM_WORLD
+rank, size = comm.rank, comm.size
+def ring(n):
+    outgoing, incoming = np.ones(n), np.zeros(n)
+    comm.Send(outgoing, (rank + 1) % size)
+    comm.Recv(incoming, (rank - 1) % size)
+"""
+STUCK_IN_C = """#include <mpi.h>
+
+static int receive(double *x, int from, MPI_Comm comm)
+{
+    return MPI_Recv(x, 1, MPI_DOUBLE, from, 9, comm, MPI_STATUS_IGNORE);
+}
+int stuck(double *x, MPI_Comm comm)
+{
+    int rank;
+    MPI_Comm_rank(comm, &rank);
+    return receive(x, rank, comm);
+}
+"""
+
+
+@pytest.fixture
+def view(cluster):
+    cluster.view.execute(SETUP)
+    return cluster.view
+
+
+def stuck_in(cluster, code: str) -> str:
+    """What is said of rank 0 in the verdict on a cell."""
+    with pytest.raises(ringside.errors.Left) as caught:
+        run(cluster, code, LIMIT)
+    return next(line for line in str(caught.value).splitlines() if "rank 0: " in line)
+
+
+# ---- verdicts ----
+
+
+@pytest.mark.parametrize(
+    "code, place",
+    [
+        ("x = 1\ncomm.recv(source=rank)", "line 2 of the cell"),
+        ("#\n#\ncomm.recv(\n  source=rank,\n)", "line 3 of the cell"),
+        ("def f():\n    comm.Recv(np.zeros(1),\n  rank)\nf()", "line 2 of the cell, in f"),
+        ("class A:\n  def f(self):\n    comm.Probe(rank)\nA().f()", "line 3 of the cell, in A.f"),
+        ("def f():\n  [comm.Probe(rank) for _ in '1']\nf()", "line 2 of the cell, in f"),
+        ("f = lambda: comm.Probe(rank)\n\nf()", "line 1 of the cell"),
+        ("def f():\n  yield comm.Probe(rank)\n\nnext(f())", "line 2 of the cell, in f"),
+        ("sorted([1, 2], key=lambda _: comm.Probe(rank))", "line 1 of the cell"),
+        ("#\nexec('comm.Probe(rank)')", "line 2 of the cell"),
+        ("ring(5_000_000)", "line 9 of the cell that defines ring"),
+        ("try:\n  comm.Probe(rank)\nfinally:\n  x = 1\n", "line 2 of the cell"),
+        ("r = comm.Irecv(np.zeros(1), rank)\nr.Wait()", "line 2 of the cell"),
+        ("comm.Probe(rank)\ncomm.Probe(rank)\n" * 20, "line 1 of the cell"),
+        ("t = threading.Thread(target=lambda:\n  comm.Probe(rank))\nt.start()\ncomm.Probe(rank)",
+         "line 4 of the cell; in another thread MPI_Probe from rank 0 (any tag), "
+         "line 2 of the cell"),
+        ("if rank:\n  comm.barrier()\nelse:\n  comm.gather(1)", "line 4 of the cell"),
+        ("fresh = comm.Dup()\nif rank == 0:\n  fresh.allreduce(1)\nelse:\n  fresh.Barrier()",
+         "line 3 of the cell"),  # with Python's lock
+        ("comm.Probe(MPI.ANY_SOURCE) if rank else comm.Recv(bytearray(1), 1, 3)",
+         "line 1 of the cell"),
+    ],
+)  # fmt: skip
+def test_a_verdict_names_the_line_of_the_cell(cluster, view, code, place):
+    assert stuck_in(cluster, code).endswith(f", {place}")
+
+
+def test_a_cell_that_is_run_again_with_other_lines_has_its_own(cluster, view):
+    """Its code may lie where that of the cell before did, and look alike but for the lines."""
+    for line in range(1, 12):
+        said = stuck_in(cluster, "#\n" * (line - 1) + "def f():\n  comm.Probe(rank)\nf()")
+        assert said.endswith(f", line {line + 1} of the cell, in f")
+
+
+def test_a_function_that_is_sent_is_known_by_its_own_lines(cluster, view):
+    for line in range(1, 6):
+        names = {}
+        code = "\n" * line + "def sent():\n    from mpi4py import MPI\n    MPI.COMM_SELF.Probe(0)\n"
+        exec(compile(code, f"/tmp/ipykernel_1/{line}.py", "exec"), names)
+        with pytest.raises(ringside.errors.Left, match=f"line {line + 3} of the cell that defines"):
+            view.apply_sync(names["sent"])
+
+
+@needs_lines
+def test_a_verdict_names_the_line_of_c(cluster, view):
+    magic._c(cluster, "", STUCK_IN_C)
+    said = stuck_in(cluster, "\nstuck(np.zeros(1), comm)")
+    assert said.endswith(", line 6 of the %%c cell, in receive")
+
+
+def line_of_kernel(call: str) -> str:
+    """Where it stands first in ring.c."""
+    source = (Path(ringside.ROOT) / "kernels" / "ring.c").read_text().splitlines()
+    return f"ring.c:{next(n for n, text in enumerate(source, 1) if call in text)}"
+
+
+@needs_lines
+@pytest.mark.parametrize("variant, call", [("blocking", "MPI_Send("), ("ssend", "MPI_Ssend(")])
+def test_a_verdict_names_variant_and_line_of_a_kernel(cluster, view, variant, call):
+    said = stuck_in(cluster, f"kernels.ring(comm, {variant!r}, 5_000_000)")
+    assert said.endswith(f", {line_of_kernel(call)}, in {variant}")
+
+
+def test_calls_that_do_not_fit_are_told_with_their_lines(cluster, view):
+    with pytest.raises(ringside.errors.Mismatch) as caught:
+        run(cluster, "if rank == 2:\n  comm.Barrier()\nelse:\n  comm.Bcast(np.ones(1))", LIMIT)
+    lines = str(caught.value).splitlines()
+    assert "  rank 2: MPI_Barrier, line 2 of the cell" in lines
+    assert any(line.endswith("8 B, line 4 of the cell") for line in lines)
+
+
+def test_the_picture_of_a_verdict_names_the_lines(cluster, view):
+    stuck_in(cluster, "ring(5_000_000)")
+    assert {edge.label for edge in cluster.verdict.edges} == {"Send tag 0, 40 MB, line 9"}
+
+
+# ---- events and notices ----
+
+
+def lines_of(cluster, rank: int = 0) -> list[tuple[str, str]]:
+    """The calls of a rank and where they were made."""
+    mine = cluster.events().query("rank == @rank")
+    return list(zip(mine["call"].str.removesuffix("_c"), mine["line"], strict=True))
+
+
+def test_every_event_has_its_line(cluster, view):
+    cluster.clear()
+    run(cluster, EVENTS, LIMIT)
+    assert lines_of(cluster) == [
+        ("MPI_Isend", "line 4, in start"),
+        ("MPI_Irecv", "line 5, in start"),
+        ("MPI_Waitall", "line 7"),
+        ("MPI_Send", "line 10"),
+        ("MPI_Recv", "line 12"),
+        ("MPI_Barrier", "line 14"),
+    ]
+
+
+EVENTS = """# what each event is looked for by
+right, left, one, two = (rank + 1) % size, (rank - 1) % size, np.zeros(1), np.zeros(1)
+def start():
+    sent = comm.Isend(one, right)
+    return [sent, comm.Irecv(two, left)]
+
+MPI.Request.Waitall(start())
+for peer in (0, 1):
+    if rank == peer:
+        comm.Send(one, 1 - rank)
+    elif rank == 1 - peer:
+        comm.Recv(two, peer)
+# together
+comm.Barrier()
+"""
+
+
+def test_lines_of_code_that_comes_and_goes(cluster, view):
+    """Each time the code lies where there was other code, which looks alike."""
+    cluster.clear()
+    run(cluster, COMES_AND_GOES, LIMIT)
+    lines = [line for call, line in lines_of(cluster) if call == "MPI_Isend"]
+    assert lines == [f"f.py:{1 + n % 7}, in {'fg'[n % 2]}" for n in range(300)]
+
+
+COMES_AND_GOES = """
+for n in range(300):
+    name = "fg"[n % 2]
+    text = "\\n" * (n % 7) + f"def {name}(): MPI.COMM_SELF.Isend(bytes(1), 0).Free()"
+    exec(compile(text, "f.py", "exec"))
+    eval(name)()
+"""
+
+
+@needs_lines
+def test_events_of_c_have_their_lines(cluster, view):
+    """A call that ends its function is that function's."""
+    cluster.clear()
+    run(cluster, "kernels.ring(comm, 'blocking', 10)", LIMIT)
+    lines = set(lines_of(cluster))
+    assert ("MPI_Send", f"{line_of_kernel('MPI_Send(')}, in blocking") in lines
+    assert ("MPI_Recv", f"{line_of_kernel('MPI_Recv(')}, in blocking") in lines
