@@ -97,6 +97,10 @@ static void needs(struct report *report, const struct call *call, int waiter, in
         if (call->requests[i] == MPI_REQUEST_NULL)
             continue;
         const struct op *op = scope_op_find(call->requests[i]);
+        if (op && op->active && op->counted && !op->dead && call->early) {
+            report->rows = before; /* it may have failed: the call is about to look */
+            return;
+        }
         if (op && (!op->active || (op->counted && call->mode == ALL && !op->dead)))
             continue;
         if (!op || op->counted || op->dead) { /* complete, or one the scope knows nothing of */

@@ -386,6 +386,7 @@ struct call {
     bool receives;
     bool left;
     bool complete; /* what it waited for was, though it was to be left */
+    bool early;    /* it ends with the first of its requests that fails */
     bool silent;   /* an error of the library's was not handed to the program's handler yet */
     long polls;
     struct thread *thread;
