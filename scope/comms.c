@@ -1027,14 +1027,23 @@ static int begin(int *argc, char ***argv, int required, int *provided) {
     return MPI_SUCCESS;
 }
 
+/* Of a second time the library says in which of the two calls it was. */
+static bool has_begun(void) {
+    int begun = 0;
+    PMPI_Initialized(&begun);
+    return begun;
+}
+
 int MPI_Init_thread(int *argc, char ***argv, int required, int *provided) {
-    if (!provided) /* the library says what is wrong */
+    if (!provided || has_begun()) /* the library says what is wrong */
         return PMPI_Init_thread(argc, argv, required, provided);
     return begin(argc, argv, wished(required, false), provided);
 }
 
 int MPI_Init(int *argc, char ***argv) {
     int provided;
+    if (has_begun())
+        return PMPI_Init(argc, argv);
     return begin(argc, argv, wished(MPI_THREAD_SINGLE, true), &provided);
 }
 

@@ -219,7 +219,7 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
         peer = scope_peer(c, own.MPI_SOURCE);
     scope_event(call, c, peer, err ? label(tag) : own.MPI_TAG,
                 err ? scope_bytes(count, type) : scope_received(&own), 0);
-    if (!err)
+    if (err != scope.code)
         scope_copy_status(status, &own);
     return scope_end(call, c, err);
 }
@@ -288,6 +288,10 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
             const int failed = scope_test(&requests[i], &done, &statuses[i], &was[i]);
             complete[i] = done;
             err = err ? err : failed;
+#ifdef MPICH_VERSION /* this call sets it */
+            if (i == 0 && call->name == CALL_Sendrecv_replace)
+                statuses[0].MPI_ERROR = failed;
+#endif
         }
         if ((complete[0] && complete[1]) || left)
             break;
@@ -738,10 +742,10 @@ static struct op *under_way(MPI_Request request, struct comm *c, struct flight *
             err = scope_wait(&call, &request, &own);                                             \
             err = err ? err : scope_truncated(c, &own, scope_bytes(count, type));                \
         }                                                                                        \
-        if (!err) {                                                                              \
+        if (!err)                                                                                \
             scope_event(&call, c, was.peer, own.MPI_TAG, scope_received(&own), 0);               \
+        if (err != scope.code)                                                                   \
             scope_copy_status(status, &own);                                                     \
-        }                                                                                        \
         return scope_end(&call, c, err);                                                         \
     }                                                                                            \
     int MPI_Imrecv##SUFFIX(void *buf, COUNT count, MPI_Datatype type, MPI_Message *message,      \

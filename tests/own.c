@@ -357,6 +357,36 @@ static void last_fails(void) {
 }
 #endif
 
+static void show_received(const char *call, int err) {
+    int bytes = -1;
+    if (!err)
+        MPI_Get_count(status, MPI_BYTE, &bytes);
+    printf("%s of %d bytes", call, bytes);
+    show("", "n", err, 0, NULL);
+}
+
+/* Where a message came from is in the status, be it cut off or not. */
+static void received(int sent) {
+    MPI_Message message;
+    for (int tag = 0; tag < 4; tag++) {
+        start("n");
+        if (rank == 1 && tag % 2 == 0)
+            MPI_Send(out, sent, MPI_INT, 0, tag, W);
+        else if (rank == 1)
+            MPI_Sendrecv(out, sent, MPI_INT, 0, tag, in, 1, MPI_INT, 0, tag, W, MPI_STATUS_IGNORE);
+        else if (tag == 0)
+            show_received("Recv", MPI_Recv(in, 1, MPI_INT, 1, tag, W, status));
+        else if (tag == 1)
+            show_received("Sendrecv", MPI_Sendrecv(out, 1, MPI_INT, 1, tag, in, 1, MPI_INT, 1, tag,
+                                                   W, status));
+        else if (tag == 2 && MPI_Mprobe(1, tag, W, &message, MPI_STATUS_IGNORE) == MPI_SUCCESS)
+            show_received("Mrecv", MPI_Mrecv(in, 1, MPI_INT, &message, status));
+        else if (tag == 3)
+            show_received("Sendrecv_replace",
+                          MPI_Sendrecv_replace(in, 1, MPI_INT, 1, tag, 1, tag, W, status));
+    }
+}
+
 /* A group of which not all are in the communicator: an error where the caller is in it. */
 static void foreign_group(void) {
     MPI_Comm half, made = MPI_COMM_NULL;
@@ -420,6 +450,8 @@ int main(int argc, char **argv) {
 #ifdef OPEN_MPI
         last_fails();
 #endif
+        for (int sent = 0; sent < 3; sent++)
+            received(sent);
         foreign_group();
         jumps();
     }

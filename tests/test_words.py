@@ -102,6 +102,8 @@ int main(int argc, char **argv) {
         MPI_Send(out, -1, MPI_DOUBLE, 0, 4, world); // no count
     if (strcmp(what, "not watched") == 0 && rank == 1)
         MPI_Comm_size(MPI_COMM_NULL, &size); // not watched
+    if (strcmp(what, "begun") == 0 && rank == 1)
+        MPI_Init(NULL, NULL); // begun
     if (strcmp(what, "returned") == 0)
         returned();
     if (strcmp(what, "left over") == 0)
@@ -163,8 +165,8 @@ def test_two():
 """
 
 IN_C = {
-    "cut": 2, "cut later": 2, "no rank": 2, "no count": 2, "not watched": 2, "returned": 2,
-    "left over": 2, "alike": 3, "floats": 4, "kinds": 4, "call": 4, "halo": 2,
+    "cut": 2, "cut later": 2, "no rank": 2, "no count": 2, "not watched": 2, "begun": 2,
+    "returned": 2, "left over": 2, "alike": 3, "floats": 4, "kinds": 4, "call": 4, "halo": 2,
 }  # fmt: skip
 
 
@@ -217,6 +219,7 @@ ERRORS = {
     "no rank": ("MPI_Send to rank 9", "main", 1, "no such rank"),
     "no count": ("MPI_Send to rank 0, tag 4", "main", 1, "count"),
     "not watched": ("MPI_Comm_size", "main", 1, "communicator"),
+    "begun": ("MPI_Init", "main", 1, "error"),
 }
 
 
