@@ -136,12 +136,12 @@ def left_by_cell(messages: Sequence[dict], untold: int = 0) -> str:
 def half_entered(place: dict) -> str:
     """The beginning of a sentence on a collective that not all ranks have been in."""
     called = {}
+    where = "" if place["comm"] == 0 else f" on communicator {place['comm']}"
     for rank, call in place["entered"].items():
         line = origins.words(place.get("origins", {}).get(rank, ""))
-        called.setdefault(call + (f" ({line})" if line else ""), []).append(int(rank))
+        called.setdefault(call + where + (f" ({line})" if line else ""), []).append(int(rank))
     did = ", ".join(f"{in_words(ranks)} called {call}" for call, ranks in called.items())
-    where = "" if place["comm"] == 0 else f" on communicator {place['comm']}"
-    return f"{PREFIX} {did}{where}, and {in_words(place['missing'])} did not"
+    return f"{PREFIX} {did}, and {in_words(place['missing'])} did not"
 
 
 def partly(place: dict) -> str:
