@@ -33,6 +33,7 @@ struct record *scope_enter(struct comm *c, int name, int root) {
     static struct record nowhere;
     scope_hash_last(c);
     c->entered++;
+    c->cell = scope.cell;
     if (c->places == c->room) {
         const int room = c->room ? 2 * c->room : 16;
         struct record *bigger = realloc(c->place, (size_t)room * sizeof *bigger);
@@ -47,6 +48,7 @@ struct record *scope_enter(struct comm *c, int name, int root) {
     *p = (struct record){.row = PLACE,
                          .comm = c->number,
                          .index = c->entered,
+                         .cell = scope.cell,
                          .name = name,
                          .tag = root,
                          .waiter = NO_OPERATION,

@@ -256,13 +256,15 @@ struct comm *scope_meeting(int number, const int *world, int n) {
     return NULL;
 }
 
+void scope_forget_comm(struct comm *c) {
+    c->entered = c->hashed = c->places = 0;
+    c->history = 0;
+}
+
 /* After a drain, and when the scope is switched on again: nothing has been entered. */
 void scope_forget_comms(void) {
-    for (int i = 0; i < scope.n_comms; i++) {
-        struct comm *c = scope.comms[i];
-        c->entered = c->hashed = c->places = 0;
-        c->history = 0;
-    }
+    for (int i = 0; i < scope.n_comms; i++)
+        scope_forget_comm(scope.comms[i]);
     for (int i = scope.n_comms - 1; i >= 0; i--)
         if (scope.comms[i]->handle == MPI_COMM_NULL && scope.comms[i]->number > 0 &&
             !scope.comms[i]->lasting)

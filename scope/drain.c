@@ -289,8 +289,35 @@ static struct comm *next_after(int last) {
     return next;
 }
 
-/* Brings the collectives to their end that can be. */
-static void finish_collectives(const struct report *reports, const struct mismatch *mismatch) {
+/* Did all ranks of the communicator run the cell in which only some of them called a collective on
+ * it, and is nothing of it open, which a later cell may be meant to complete? */
+bool scope_strayed(const struct report *reports, int comm) {
+    int least = INT_MAX, most = -1, cell = 0, having = 0, members = 0;
+    for (int r = 0; r < scope.size; r++) {
+        const struct record *e = scope_entered(&reports[r], comm);
+        int mine = 0;
+        for (int i = 0; i < reports[r].rows; i++)
+            mine += reports[r].row[i].row == MEMBER && reports[r].row[i].comm == comm;
+        if (!e)
+            continue;
+        if (e->kind == GONE || e->count > 0 || reports[r].state != IDLE)
+            return false;
+        having++;
+        members = mine;
+        least = e->index < least ? e->index : least;
+        most = e->index > most ? e->index : most;
+        cell = e->cell > cell ? e->cell : cell;
+    }
+    for (int r = 0; r < scope.size; r++)
+        if (scope_entered(&reports[r], comm) && reports[r].cell != cell)
+            return false;
+    return least < most && having == members && cell > 0;
+}
+
+/* Brings the collectives to their end that can be, or of those alone that have strayed. False: some
+ * have not ended. */
+static bool finish_collectives(const struct report *reports, const struct mismatch *mismatch,
+                               bool strayed) {
     enum { ROOM = 256 };
     struct joined *joined = calloc(ROOM, sizeof *joined);
     const double start = scope_now();
@@ -300,12 +327,15 @@ static void finish_collectives(const struct report *reports, const struct mismat
         if (!next)
             break;
         last = next->number;
+        if (strayed && !scope_strayed(reports, next->number))
+            continue;
         next->lost = first_hopeless(reports, next, mismatch) != INT_MAX;
         n += join_all(reports, next, mismatch, joined + n, ROOM - n);
     }
     long polls = 0; /* a long message moves a piece at each, and a nap is long on a busy machine */
-    for (bool open = true; open && scope_now() - start < finish_limit;) {
-        open = !look(reports, mismatch);
+    bool open = true;
+    while (open && scope_now() - start < finish_limit) {
+        open = !strayed && !look(reports, mismatch);
         for (int i = 0; i < n; i++) {
             int done = 1;
             if (joined[i].request != MPI_REQUEST_NULL)
@@ -319,6 +349,7 @@ static void finish_collectives(const struct report *reports, const struct mismat
         if (joined[i].request == MPI_REQUEST_NULL) /* else the library may still use it */
             free(joined[i].scrap);
     free(joined);
+    return !open;
 }
 
 /* Some may have yet to make this communicator, or have freed it: then it is left as it is. */
@@ -517,6 +548,29 @@ static int sum(int number) {
     return scope_complete(&request, true, drain_limit) ? all : 0;
 }
 
+bool scope_put_in_step(void) {
+    static const struct mismatch none = {0};
+    struct report *now = barrier() ? scope_exchange(true, drain_limit) : NULL;
+    int n = 0;
+    if (!now)
+        return false;
+    const bool ended = least(finish_collectives(now, &none, true)) > 0;
+    for (struct comm *c = next_after(-1); c; c = next_after(c->number)) {
+        if (!scope_strayed(now, c->number))
+            continue;
+        if (c->lost || !ended) {
+            give_up(c);
+            if (scope_shadow(c, &c->shadow) != MPI_SUCCESS)
+                continue;
+        }
+        scope_forget_comm(c);
+        n++;
+    }
+    scope.epoch++;
+    scope_free_reports(now);
+    return sum(n) > 0;
+}
+
 /* The shortest time that a stuck rank has been in its call. */
 static double youngest(const struct report *reports, const struct verdict *verdict) {
     double seconds = -1;
@@ -546,7 +600,7 @@ void scope_break(const struct report *reports, const struct unreceived *left, in
         rest = scope_left(scope.size, now, &rests);
         renewed = out_of_step(now);
         taken = rest ? drain(rest, rests, uncounted) : -1;
-        finish_collectives(now, &verdict->mismatch);
+        finish_collectives(now, &verdict->mismatch, false);
         taken = scope_mend_windows(now, finish_limit) ? taken : -1;
         taken = scope_drain_tokens(drain_limit) ? taken : -1;
         ours = sum(taken > 0 ? taken : 0);

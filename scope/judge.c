@@ -228,7 +228,7 @@ static struct mismatch find_mismatch(int n, const struct report *reports) {
             if (members(&reports[r], place[first]->comm) > 0)
                 one = &reports[r];
         if (unlike || out_of_balance(one, place + first, last - first))
-            found = (struct mismatch){true, place[first]->comm, place[first]->index};
+            found = (struct mismatch){.found = true, .comm = place[first]->comm, .index = place[first]->index};
     }
     free(place);
     return found;

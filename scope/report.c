@@ -217,6 +217,14 @@ static void posted(struct report *report, int *room) {
     free(open);
 }
 
+/* Nonblocking collectives that nobody has waited for. */
+static int open_on(const struct comm *c) {
+    int n = 0;
+    for (const struct op *op = scope_first(); op; op = scope_next(op))
+        n += op->kind == COLLECTIVE && op->active && !op->dead && (op->comm == c || op->under == c);
+    return n;
+}
+
 static void comm_rows(struct report *report, int *room) {
     for (int i = 0; i < scope.n_comms; i++) {
         const struct comm *c = scope.comms[i];
@@ -225,6 +233,8 @@ static void comm_rows(struct report *report, int *room) {
             return;
         r->comm = c->number;
         r->index = c->entered;
+        r->cell = c->cell;
+        r->count = c->places > 0 ? open_on(c) : 0;
         r->kind = c->gone ? GONE : 0;
         for (int m = 0; m < c->size + c->remote; m++) {
             r = scope_row(report, MEMBER, room);
@@ -620,7 +630,8 @@ static void say_partly(struct text *text, const struct report *reports,
         say(text, "null");
         return;
     }
-    say(text, "{\"comm\":%d,\"index\":%d,\"missing\":[", partly->comm, partly->index);
+    say(text, "{\"comm\":%d,\"index\":%d,\"in_step\":%s,\"stale\":%s,\"missing\":[", partly->comm,
+        partly->index, partly->in_step ? "true" : "false", partly->stale ? "true" : "false");
     const char *comma = "";
     for (int r = 0; r < scope.size; r++) {
         const struct record *entered = scope_entered(&reports[r], partly->comm);

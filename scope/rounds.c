@@ -241,7 +241,7 @@ struct mismatch scope_partly_entered(const struct report *reports) {
             const int next = 1 + (mine->index < theirs->index ? mine->index : theirs->index);
             if (!first.found || e->comm < first.comm ||
                 (e->comm == first.comm && next < first.index))
-                first = (struct mismatch){true, e->comm, next};
+                first = (struct mismatch){.found = true, .comm = e->comm, .index = next};
         }
     }
     return first;
@@ -274,7 +274,10 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
     if (!partly.found)
         spoken_of.place = 0;
     const bool new_messages = kept > 0 && messages != spoken_of.messages;
-    partly.found = partly.found && place != spoken_of.place;
+    const bool strayed = partly.found && scope_strayed(reports, partly.comm);
+    partly.stale = strayed && place != spoken_of.place && spoken_of.place &&
+                   partly.comm == (int)(uint32_t)spoken_of.place;
+    partly.found = partly.found && (strayed || place != spoken_of.place);
     scope.unclaimed = new_messages || partly.found;
     const bool same = idle && messages == seen.messages && place == seen.place;
     if (!same)
@@ -284,6 +287,9 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
         return;
     spoken_of = seen;
     scope.unclaimed = false;
+    partly.in_step = strayed && scope_put_in_step();
+    if (partly.in_step)
+        spoken_of.place = 0;
     if (speaker == scope.rank)
         scope_tell_left(reports, left, new_messages ? kept : 0, &partly);
 }
@@ -295,9 +301,11 @@ static bool all_idle(const struct report *reports) {
     return true;
 }
 
-/* With all ranks idle: is there anything to clear after a cell that ended in an error? */
-static bool out_of_step(const struct report *reports, const struct unreceived *left, int lefts) {
-    bool did = false;
+/* With all ranks idle: is there anything to clear after a cell that ended in an error, or, of `all`
+ * cells, when the reader asks for it? */
+static bool out_of_step(const struct report *reports, const struct unreceived *left, int lefts,
+                        bool all) {
+    bool did = all;
     for (int r = 0; r < scope.size; r++)
         did = did || reports[r].did;
     if (!did)
@@ -305,9 +313,9 @@ static bool out_of_step(const struct report *reports, const struct unreceived *l
     for (int r = 0; r < scope.size; r++) {
         for (int i = 0; i < reports[r].rows; i++) {
             const struct record *e = &reports[r].row[i];
-            if (e->row == POSTED && e->waiter)
+            if (e->row == POSTED && (all || e->waiter))
                 return true; /* begun in this cell */
-            if ((e->row == HOLDS || e->row == EXPOSES || e->row == ACCESSES) && e->count)
+            if ((e->row == HOLDS || e->row == EXPOSES || e->row == ACCESSES) && (all || e->count))
                 return true;
         }
     }
@@ -337,14 +345,15 @@ static bool hold_round(void) {
     scope.verdict_epoch = mine->epoch;
     scope.in_flight = mine->state == BLOCKED && !scope.verdict.is_stuck[scope.rank] &&
                       scope.verdict.kind == RUNNING;
-    const bool early = stop == STOP_CLEAR && !all_idle(reports); /* some end their cells just now */
+    const bool all = stop == STOP_CLEAR_ALL, clears = all || stop == STOP_CLEAR;
+    const bool early = clears && !all_idle(reports); /* some end their cells just now */
     int kind = scope.verdict.kind;
     if (kind == STARVED || kind == RUNNING) {
         if (stop == STOP_USER)
             kind = STOPPED;
         else if (stop == STOP_STARVED && kind == STARVED)
             kind = scope.verdict.suspicion ? SUSPECTED : STARVED;
-        else if (stop == STOP_CLEAR && !early && out_of_step(reports, left, lefts))
+        else if (clears && !early && out_of_step(reports, left, lefts, all))
             kind = CLEARED;
         else
             kind = RUNNING;
@@ -354,7 +363,7 @@ static bool hold_round(void) {
     int asked = stop;
     if (kind == RUNNING && mine->stop == stop && !early)
         atomic_compare_exchange_strong(&scope.stop, &asked, NO_STOP);
-    if (stop == STOP_CLEAR && !early)
+    if (clears && !early)
         scope.failed = false;
     if (kind == RUNNING) {
         scope_settle_counts(reports);

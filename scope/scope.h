@@ -79,7 +79,7 @@ enum state { IDLE, COMPUTING, BLOCKED, POLLING };
 enum mode { ALL, ANY };
 enum need { SEND, RECV, PROBE, COLLECTIVE, WINDOW, BUFFER, UNKNOWN };
 enum kind { RUNNING, STARVED, DEADLOCK, MISMATCH, SUSPECTED, STOPPED, CLEARED };
-enum stop { NO_STOP, STOP_USER, STOP_STARVED, STOP_CLEAR };
+enum stop { NO_STOP, STOP_USER, STOP_STARVED, STOP_CLEAR, STOP_CLEAR_ALL };
 
 enum { GONE = 1 };
 enum { ANY_PEER = -1, NO_PEER = -2, ANY_LABEL = -1 };
@@ -113,7 +113,9 @@ struct record {
     int name;     /* WAITER, PLACE: which call */
     int type;     /* PLACE: which predefined datatype, -1 for another */
     int likeness; /* PLACE: what kind of number, 0 where not known */
-    int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it */
+    int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it;
+                     ENTERED: nonblocking ones that are open */
+    int cell;     /* ENTERED, PLACE: in which it was entered, of ENTERED the last */
     int origin;   /* WAITER, POSTED, PLACE: where the call was made; SENT: the last of them */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree.
@@ -150,6 +152,8 @@ struct report {
 struct mismatch {
     bool found;
     int comm, index;
+    bool in_step; /* it was taken out at the end of a cell that all had run past it */
+    bool stale;   /* and before that cell, too, some had entered more than others */
 };
 
 struct verdict {
@@ -197,6 +201,7 @@ bool scope_alike(const struct record *a, const struct record *b);
 struct comm {
     MPI_Comm handle, shadow;
     int number, size, rank, entered;
+    int cell;      /* in which it was entered last */
     int remote;    /* of an intercommunicator: how many ranks; `world` has them after the own */
     int *world;    /* world rank of each member */
     struct record *place; /* those entered and not yet compared with the others', in order */
@@ -570,6 +575,7 @@ struct comm *scope_meeting(int number, const int *world, int n);
 int scope_new_number(const struct comm *c, int *number); /* collective over it */
 int scope_hash(int a, int b); /* a number for such a place, below all of communicators */
 bool scope_world_ranks(MPI_Group group, int **world, int *n);
+void scope_forget_comm(struct comm *c);
 void scope_forget_comms(void);
 void scope_unhide(void); /* not under the lock: the library calls back */
 
@@ -654,6 +660,8 @@ bool scope_address(const void *at, char text[SCOPE_ORIGIN]);
 void scope_learn_python(void); /* MPI begins: how Python's frames are made */
 
 /* drain.c */
+bool scope_strayed(const struct report *reports, int comm);
+bool scope_put_in_step(void); /* a collective that only some called in a cell is taken out */
 void scope_break(const struct report *reports, const struct unreceived *left, int lefts,
                  const struct verdict *verdict, int kind);
 void scope_take_last(struct unreceived *left, int lefts); /* in MPI_Finalize, on all ranks */

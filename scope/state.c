@@ -706,16 +706,18 @@ bool scope_tables(void) {
 
 /* ---- for Python (ringside.watch.scope) ---- */
 
-void scope_busy(bool busy) {
+/* A cell begins, or has ended; `cell`: its number, the same on all ranks that run it. */
+void scope_busy(bool busy, int cell) {
     if (busy && scope.unhide)
         scope_unhide();
     scope_lock();
     scope.busy = busy;
     if (busy) {
-        int clearing = STOP_CLEAR; /* what the cell before left is this one's now */
-        atomic_compare_exchange_strong(&scope.stop, &clearing, NO_STOP);
+        int stop = atomic_load(&scope.stop);
+        if (stop == STOP_CLEAR || stop == STOP_CLEAR_ALL) /* what was left is this cell's now */
+            atomic_compare_exchange_strong(&scope.stop, &stop, NO_STOP);
         atomic_store(&scope.insist, scope.insist_next);
-        scope.cell++;
+        scope.cell = cell;
         scope.did = scope.failed = scope.broken = scope.delivered = false;
         free(scope.first);
         scope.first = NULL;

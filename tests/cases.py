@@ -4695,14 +4695,60 @@ after.case(
     Cell("MPI.Finalize()", "error", words=("leave it out",)),
 )
 collectives.case(
-    "a collective that one rank is in with the next cell",
-    "6.1: who need not wait may go on; that one rank has not been in it is said once",
+    "a collective that one rank of a cell has left out",
+    "it is taken out with that cell's end, and the next one meets none of it",
     Cell(
         "value = np.full(1, rank)\nif rank != 3: comm.Bcast(value, 0)",
-        words=("ranks 0, 1 and 2 called MPI_Bcast, root 0", "rank 3 did not"),
+        words=("ranks 0, 1 and 2 called MPI_Bcast, root 0", "rank 3 did not", "taken out"),
+    ),
+    Cell("burn(0.01)", words=(r"(?s)\A(?!.*MPI_Bcast)",)),
+    Cell("value[0] = 5 + rank\ncomm.Bcast(value, 0)", check="value[0] == 5"),
+)
+collectives.case(
+    "a collective that ranks call in one cell after the other",
+    "6.1: who need not wait may go on, and a cell of some ranks may be one of several steps",
+    Cell("value = np.full(1, rank + 5)"),
+    Cell(
+        "comm.Bcast(value, 0)",
+        options="--targets 0",
+        words=("rank 0 called MPI_Bcast, root 0", "ranks 1, 2 and 3 call there"),
     ),
     Cell("burn(0.01)"),
-    Cell("if rank == 3: comm.Bcast(value, 0)", check="value[0] == 0"),
+    Cell("comm.Bcast(value, 0)", options="--targets 1:4"),
+    Cell("comm.Barrier()", check="value[0] == 5", words=(r"(?s)\A(?!.*MPI_Bcast)",)),
+)
+collectives.case(
+    "a collective of one rank, and then one of all",
+    "who was behind gets the data of the call before, is told so, and is in step again",
+    Cell("value = np.full(1, 7)\nif rank: value[0] = 0"),
+    Cell("comm.Bcast(value, 0)", options="--targets 0", words=("rank 0 called MPI_Bcast",)),
+    Cell(
+        "value[0] = 8 if rank == 0 else 0\ncomm.Bcast(value, 0)",
+        words=("since an earlier cell rank 0", "the data may be old", "run this cell again"),
+    ),
+    Cell("value[0] = 9 if rank == 0 else 0\ncomm.Bcast(value, 0)", check="value[0] == 9"),
+    Cell("comm.Barrier()", words=(r"(?s)\A(?!.*MPI_Bcast)",)),
+)
+collectives.case(
+    "the last collective of a cell left out by most",
+    "what all called before it has been right",
+    Cell(
+        "value, total = np.full(1, rank + 1), np.zeros(1, int)\n"
+        "comm.Allreduce(value, total)\n"
+        "if rank == 2: comm.Reduce(value, None, root=0)",
+        words=("rank 2 called MPI_Reduce", "ranks 0, 1 and 3 did not", "taken out"),
+        check="total[0] == 10",
+    ),
+    Cell("comm.Reduce(value, total, root=0)", check="total[0] == 10"),
+)
+collectives.case(
+    "a nonblocking collective begun by one rank in a cell of all",
+    "a later cell may be meant to complete it: it stays",
+    Cell(
+        "value = np.full(1, rank + 5)\nif rank == 0: request = comm.Ibcast(value, 0)",
+        words=("rank 0 called MPI_Ibcast", "has to be that one"),
+    ),
+    Cell("if rank: request = comm.Ibcast(value, 0)\nrequest.Wait()", check="value[0] == 5"),
 )
 matching.case(
     "a message left over, and then another in its place",
@@ -4731,6 +4777,6 @@ collectives.case(
         "if rank != 3: comm.Bcast(value, 0)",
         words=(r"1 message from rank 0 to rank 1 \(tag 7\)", "rank 3 did not"),
     ),
-    Cell("if rank == 3: comm.Bcast(value, 0)", words=(r"(?s)\A(?!.*tag 7)",)),
+    Cell("value[0] = 5\ncomm.Bcast(value, 0)", words=(r"(?s)\A(?!.*(tag 7|MPI_Bcast))",)),
     Cell("if rank == 1: comm.Recv(late, 0, 7)", check="rank != 1 or late[0] == 0"),
 )

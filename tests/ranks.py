@@ -5,10 +5,13 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
+import threading
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from pathlib import Path
 
+import psutil
 import pytest
 
 from ringside import kernels, mpi, processes
@@ -48,21 +51,32 @@ def mpirun(n: int, *command, timeout: float = 240, options=(), **variables: str)
     return subprocess.CompletedProcess(command, process.returncode, out, err)
 
 
-def left_in_shared_memory() -> set[str]:
-    """Files there of this user's that no process has open: neither now nor a second later, as
-    others begin ranks too, and a rank opens what it has made a moment ago."""
+@contextmanager
+def shared_memory_left() -> Iterator[set[str]]:
+    """Afterwards the set has the files of shared memory that processes begun meanwhile by this one,
+    or by theirs, had open or mapped, and that are still there with nobody who has. Other tests
+    leave files, too."""
+    left, pids, over = set(), set(), threading.Event()
 
-    def alone() -> set[str]:
-        entries = {entry.path for entry in os.scandir("/dev/shm")}
-        return entries - processes.shared_memory(processes.everyone())
+    def children() -> set[int]:
+        return {child.pid for child in psutil.Process().children(recursive=True)}
 
-    def mine(path: str) -> bool:
-        return os.path.exists(path) and os.access(path, os.W_OK)
+    before = children()
 
-    if found := alone():
-        time.sleep(1)
-        found &= alone()
-    return set(filter(mine, found))
+    def look():
+        while not over.wait(0.02):
+            pids.update(children() - before)
+            left.update(processes.shared_memory(pids))
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    try:
+        yield left
+    finally:
+        over.set()
+        watch.join()
+        left -= {path for path in left if not os.path.exists(path)}
+        left -= processes.shared_memory(processes.everyone())
 
 
 def mpiruns(runs: list[tuple]) -> list[subprocess.CompletedProcess]:

@@ -25,7 +25,7 @@ from ipyparallel import CompositeError, RemoteError, interactive
 from IPython.core.interactiveshell import InteractiveShell
 from IPython.utils.capture import capture_output
 from jupyter_client.manager import KernelManager
-from ranks import left_in_shared_memory
+from ranks import shared_memory_left
 
 import ringside
 from ringside import errors, locks, mpi, processes
@@ -543,10 +543,10 @@ def test_a_start_that_is_ended_early_leaves_no_shared_memory(tmp_path):
             except ringside.cluster.ClusterError:
                 pass
     """
-    before = left_in_shared_memory()
-    _, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
-    assert err == ""
-    assert left_in_shared_memory() <= before
+    with shared_memory_left() as left:
+        _, err = run_python(code, tmp_path).communicate(timeout=LIMIT)
+        assert err == ""
+    assert not left
 
 
 def test_in_a_child_of_the_notebook_the_ranks_are_not_there(tmp_path):
@@ -940,6 +940,35 @@ def test_a_message_that_its_receive_does_not_fit_is_explained(view, send, receiv
     with pytest.raises(CompositeError) as caught:
         view.execute(cell)
     assert advice in "\n".join(caught.value.render_traceback())
+
+
+@pytest.mark.parametrize(
+    ("cell", "advice"),
+    [
+        ("comm.Send([1, 2, 3], 0)", "np.array([1, 2, 3]) makes one"),
+        ("comm.Send(np.ones((4, 4))[:, 1], 0)", "np.ascontiguousarray(x)"),
+        ("comm.Irecv(b'abc', 0)", "this one cannot be written to"),
+        ("comm.Irecv(np.ones((4, 4))[:, 1], 0)", "receive into an array of its own"),
+        ("comm.Gather(np.ones(1), None)", "second is where the root puts it all"),
+        ("comm.Bcast(np.ones(1) if rank == 0 else None)", "Bcast needs an array on every rank"),
+        ("input()", "A rank has no keyboard"),
+    ],
+)
+def test_what_is_no_array_for_a_message_is_explained(view, cell, advice):
+    with pytest.raises(CompositeError) as caught:
+        view.execute(cell)
+    text = " ".join("\n".join(caught.value.render_traceback()).split())
+    assert advice in text
+    assert "Could not get source" not in text
+
+
+def test_advice_stands_in_a_verdict_too(view):
+    column = "np.ones((4, 4))[:, 1]"
+    with pytest.raises(ringside.Deadlock) as caught:
+        view.execute(f"comm.Send({column}, 1) if rank == 0 else comm.Recv(np.ones(4), 0)")
+    text = " ".join("\n".join(caught.value.lines()).split())
+    assert "rank 0 raised BufferError" in text and "np.ascontiguousarray(x)" in text
+    assert "Could not get source" not in text
 
 
 @pytest.mark.parametrize("cell", ["exit()", "quit()"])
@@ -1358,6 +1387,28 @@ def test_beneath_the_verdict_on_an_exercise_is_its_picture(notebooks):
         picture, sentence = out[out.index(error) + 1 :]
         assert "image/png" in picture["content"]["data"]
         assert "MPI_Mprobe" in sentence["content"]["text"]
+
+
+def test_a_cell_that_lacks_px_is_told_where_the_ranks_are(notebooks):
+    def said(code: str) -> list[str]:
+        return [" ".join(shown(out).split()) for out in notebooks(code)]
+
+    for text in said("comm"):
+        assert "comm is a variable of the ranks" in text
+        assert "%%px on the first line of a cell" in text
+    for text in said("unheard_of"):
+        assert "Ringside:" not in text
+    for text in said("from mpi4py import MPI\nprint(MPI.COMM_WORLD.size)"):
+        assert "1 Ringside: this cell has begun an MPI in the notebook, a world of one rank" in text
+    for text in said("print(MPI.COMM_WORLD.size)"):
+        assert "Ringside:" not in text
+    for text in said("%%px\nwas_set = rank"):
+        assert "Ringside:" not in text
+    said("cluster.restart()")
+    for text in said("%%px\nprint(was_set)"):
+        assert "new since cluster.restart(), without variables" in text
+        assert "a cell above sets was_set, run it again" in text
+    said(f"%%px\n{SETUP}")
 
 
 def test_a_cell_on_one_rank_shows_its_output(notebooks):

@@ -1,6 +1,6 @@
 """The pictures, by the data drawn in them: bars, arrows, lines and the sentence, not pixels."""
 
-from itertools import pairwise
+from itertools import combinations, pairwise
 from types import SimpleNamespace
 
 import matplotlib
@@ -734,7 +734,8 @@ def test_a_call_that_was_left_is_no_end_of_a_message():
 
 
 def test_seconds_marks_the_median_and_names_the_fastest():
-    """A mean for a median, a lost source or mixed-up variants would show here."""
+    """A mean for a median, a lost source, mixed-up variants, or one variant that is both fastest
+    and slowest, would show here."""
     table = pd.DataFrame(
         {
             "source": ["engines"] * 6 + ["report"],
@@ -743,11 +744,59 @@ def test_seconds_marks_the_median_and_names_the_fastest():
         }
     )
     ax = draw.seconds(table)
-    marks = {tuple(line.get_ydata()) for line in ax.lines if len(line.get_ydata()) == 1}
-    assert marks == {(0.2,), (0.02,), (1.12,)}
-    assert [label.get_text() for label in ax.get_xticklabels()] == ["parity", "overlap"]
-    assert ax.get_yscale() == "log"
-    assert said(ax).startswith("Engines: overlap is fastest with 20 ms, parity slowest")
+    marks = {
+        (round(line.get_ydata()[0]), line.get_xdata()[0])
+        for line in ax.lines
+        if len(line.get_xdata()) == 1
+    }
+    assert marks == {(0, 0.2), (1, 0.02), (0, 1.12)}
+    assert [label.get_text() for label in ax.get_yticklabels()] == ["parity", "overlap"]
+    assert ax.get_xscale() == "log"
+    assert said(ax) == (
+        "Engines: overlap is fastest with 20 ms, parity slowest with 200 ms; "
+        "report: parity takes 1.12 s."
+    )
+
+
+@pytest.mark.parametrize(
+    ("times", "words"),
+    [
+        ([1e-3, 1e-3, 2e-3, 3e-3], "a and b are fastest with 1 ms, d slowest with 3 ms"),
+        ([1e-3, 1e-3, 1e-3, 3e-3], "a and 2 more are fastest with 1 ms, d slowest with 3 ms"),
+        ([1e-3, 1e-3, 1e-3, 1e-3], "all take 1 ms"),
+    ],
+)
+def test_seconds_names_nobody_alone_who_is_not(times, words):
+    table = pd.DataFrame({"source": "x", "variant": list("abcd"), "seconds": times})
+    assert said(draw.seconds(table)) == f"X: {words}."
+
+
+def test_seconds_has_room_for_long_names_and_several_sources():
+    """Names over each other, a mark on the frame, a legend or a sentence that is cut off, and a
+    number that is parted from its unit."""
+    names = ["sendrecv", "irecv_isend_wait", "irecv_isend_waitall", "persistent"]
+    names += ["neighbor_alltoall", "redblack"]
+    rows = [
+        (f"{source}, {each} a node", name, seconds * (1 + place / 10), name.startswith("nei"))
+        for source in ("simulated", "lecture")
+        for each, seconds in ((128, 5e-4), (1, 9e-5))
+        for place, name in enumerate(names)
+    ]
+    table = pd.DataFrame(rows, columns=["source", "variant", "seconds", "modelled"])
+    ax = draw.seconds(table)
+    all_inside(ax)
+    [caption] = [text.get_text() for text in ax.texts if text.get_gid() == "caption"]
+    assert not any(line[0] in "mµ" for line in caption.splitlines())
+    figure = ax.get_figure()
+    boxes = [label.get_window_extent() for label in ax.get_yticklabels()]
+    assert not any(one.overlaps(other) for one, other in combinations(boxes, 2))
+    half = 5 * figure.dpi / 72
+    frame = ax.get_window_extent()
+    for line in ax.lines:
+        if len(line.get_xdata()) == 1:
+            [(x, y)] = ax.transData.transform(line.get_xydata())
+            assert frame.x0 + half < x < frame.x1 - half
+            assert frame.y0 + half < y < frame.y1 - half
 
 
 def times_by_bytes():
@@ -800,9 +849,23 @@ def test_by_ranks_tells_how_the_time_grows():
     assert model == pytest.approx([2e-4] * 50)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["2", "8"]
     assert said(ax) == (
-        "Parity takes 1 times as long on 8 ranks as on 2; "
+        "Parity takes about as long on 8 ranks as on 2; "
         "chain takes 8 times as long on 8 ranks as on 2."
     )
+
+
+@pytest.mark.parametrize(
+    ("ranks", "seconds", "words"),
+    [
+        ([2, 8], [0.1, 0.35], "3.5 times as long on 8 ranks as on 2"),
+        ([2, 8], [0.1, 12.0], "120 times as long on 8 ranks as on 2"),
+        ([2, 8], [0.2, 0.1], "0.5 times as long on 8 ranks as on 2"),
+        ([4], [0.1], "100 ms on 4 ranks"),
+    ],
+)
+def test_by_ranks_speaks_of_growth_in_plain_numbers(ranks, seconds, words):
+    table = pd.DataFrame({"source": "x", "variant": "a", "ranks": ranks, "seconds": seconds})
+    assert said(draw.by_ranks(table)) == f"A takes {words}."
 
 
 def test_residuals_name_the_worst_point_of_each_fit():

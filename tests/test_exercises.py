@@ -14,7 +14,7 @@ import nbformat
 import notebook
 import numpy as np
 import pytest
-from ranks import left_in_shared_memory, needs_lines
+from ranks import needs_lines, shared_memory_left
 
 from ringside import cfunctions, run
 from ringside.check import grade, trial
@@ -286,11 +286,11 @@ ODD = {
 def test_whatever_a_student_writes_is_judged_and_leaves_nothing(what, monkeypatch):
     monkeypatch.setattr(trial, "LIMIT", 4.0)  # seconds for the endless loop
     line, rule = ODD[what]
-    before = left_in_shared_memory()
-    found, _ = judged(EXERCISES["01-token"], f"def once_round(comm, mine):\n    {line}\n", 1)
-    assert found.startswith(rule)
-    assert left_in_shared_memory() <= before
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    with shared_memory_left() as left:
+        found, _ = judged(EXERCISES["01-token"], f"def once_round(comm, mine):\n    {line}\n", 1)
+        assert found.startswith(rule)
+    assert not left
+    running = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
     assert "sleep 77" not in running.stdout
 
 
@@ -341,10 +341,10 @@ def test_what_was_not_judged_is_not_kept(tmp_path, monkeypatch):
 
 
 def test_a_cell_that_fails_before_it_defines_anything_leaves_nothing():
-    before = left_in_shared_memory()
-    for _ in range(4):
-        assert judged(EXERCISES["01-token"], "1 / 0\n", 1)[0] == "runs without an error"
-    assert left_in_shared_memory() <= before
+    with shared_memory_left() as left:
+        for _ in range(4):
+            assert judged(EXERCISES["01-token"], "1 / 0\n", 1)[0] == "runs without an error"
+    assert not left
 
 
 def test_a_result_that_was_cut_short_is_none(tmp_path):
@@ -519,17 +519,17 @@ run("check('01-token')")
 
 
 def test_a_check_that_is_stopped_says_so_and_leaves_nothing():
-    before = left_in_shared_memory()
-    said = as_in_a_notebook(
-        """
+    with shared_memory_left() as left:
+        said = as_in_a_notebook(
+            """
 signal.signal(signal.SIGALRM, lambda *_: signal.raise_signal(signal.SIGINT))
 run("def once_round(comm, mine):\\n    while True: pass")
 signal.alarm(6)
 run("check('01-token')")
 """
-    )
-    assert said[-1] == "CheckStopped: stopped at 2 ranks. Nothing of it runs any more."
-    assert left_in_shared_memory() <= before
+        )
+        assert said[-1] == "CheckStopped: stopped at 2 ranks. Nothing of it runs any more."
+    assert not left
 
 
 def test_an_unknown_exercise_is_named_with_the_nearest():
@@ -591,9 +591,9 @@ def test_a_class_is_graded_whatever_it_hands_in(tmp_path, capsys, sealable):
     for name, cell in HOSTILE.items():
         cell = cell.replace("FOLDER", str(folder)).replace("PROJECT", str(HERE.parent))
         (folder / f"{name}.ipynb").write_text(submission(f"%%px\n{cell}"))
-    before = left_in_shared_memory()
-    rows = {row["file"].removesuffix(".ipynb"): row for row in grade.grade(folder, results)}
-    assert left_in_shared_memory() <= before
+    with shared_memory_left() as left:
+        rows = {row["file"].removesuffix(".ipynb"): row for row in grade.grade(folder, results)}
+    assert not left
     assert sorted(rows) == sorted([*HOSTILE, "right", "forged", "broken"])
     assert [name for name, row in rows.items() if row["result"] == "right"] == ["right"]
     assert rows["broken"]["result"] == "unreadable"
@@ -601,7 +601,7 @@ def test_a_class_is_graded_whatever_it_hands_in(tmp_path, capsys, sealable):
     assert not (folder / "trace").exists() and not (HERE.parent / "trace").exists()
     assert rows["kills"]["rule"] == "leaves other processes alone"
     assert "Network is unreachable" in rows["calls"]["message"]
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    running = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
     assert "sleep 78" not in running.stdout
     assert f"{len(rows)} of {len(rows)}: " in capsys.readouterr().out
     assert (tmp_path / "results.html").read_text().count("<tr>") == len(rows) + 1

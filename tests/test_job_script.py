@@ -134,7 +134,7 @@ def test_a_script_that_does_not_end_is_ended_and_leaves_nothing(monkeypatch):
     monkeypatch.setattr(job, "LIMIT", 3.0)
     found = ran("setsid sleep 91 &\nsrun ./ring\nwhile true; do sleep 0.1; done")
     assert found.status is None
-    running = subprocess.run(["ps", "-eo", "args"], capture_output=True, text=True, check=True)
+    running = subprocess.run(["ps", "-ewwo", "args"], capture_output=True, text=True, check=True)
     assert "sleep 91" not in running.stdout
 
 

@@ -55,7 +55,7 @@ def engines(slurm) -> dict[str, int]:
     """How many ranks each node has, of those that have any."""
     found = {}
     for node in slurm.nodes:
-        lines = slurm.said("ps", "axo", "pid=,ppid=,comm=,args=", node=node).splitlines()
+        lines = slurm.said("ps", "axwwo", "pid=,ppid=,comm=,args=", node=node).splitlines()
         processes = [line.split(maxsplit=3) for line in lines]
         engines = {
             pid: parent

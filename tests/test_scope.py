@@ -251,6 +251,25 @@ def test_a_plain_error_has_nothing_to_clear(view):
     assert caught.value.note == ""
 
 
+def test_what_is_left_over_can_be_thrown_away(cluster, view, capsys):
+    """Messages, open requests, and a collective that one rank called in a cell of its own."""
+    view.execute("got, mine = np.zeros(1), np.full(1, rank)").get()
+    view.execute("if rank == 2: comm.Send(np.ones(1), 3, 8); comm.Irecv(got, 1, 9)").get()
+    view.client[0].execute("comm.Bcast(mine, 0)").get()
+    cluster.clear_messages()
+    said = " ".join(capsys.readouterr().out.split())
+    assert "1 message that was left over was taken out" in said
+    assert "the collectives of 1 communicator were put in step again" in said
+    view.execute("mine[0] = rank + 5; comm.Bcast(mine, 0); late = comm.iprobe()").get()
+    assert view["mine"] == [5] * 4 and view["late"] == [False] * 4
+    cluster.clear_messages()
+    assert capsys.readouterr().out.strip() == "Ringside: nothing was left over."
+    running = view.client[:1].execute("time.sleep(2)", block=False)
+    with pytest.raises(ringside.cluster.ClusterError, match="a cell still runs on rank 0"):
+        cluster.clear_messages()
+    running.get()
+
+
 def test_messages_left_over_are_told_once_and_stay(view):
     code = "if rank == 2: time.sleep(0.5); comm.send('later', dest=3, tag=8)"
     told = view.execute(code, block=False)
@@ -258,7 +277,7 @@ def test_messages_left_over_are_told_once_and_stay(view):
     told.wait_for_output(60)
     assert " ".join("".join(told.stderr).split()) == (
         "Ringside: sent and not received: 1 message from rank 2 to rank 3 (tag 8). It stays, and "
-        "a later cell can receive it; cluster.restart() gives new ranks, without it."
+        "a later cell can receive it; cluster.clear_messages() throws it away."
     )
     again = view.execute("comm.Barrier()", block=False)
     again.get()

@@ -177,7 +177,7 @@ def left(slurm) -> list[str]:
     """What is on the nodes of ranks: processes and shared memory."""
     found = []
     for node in slurm.nodes:
-        processes = slurm.said("ps", "axo", "args", node=node).splitlines()
+        processes = slurm.said("ps", "axwwo", "args", node=node).splitlines()
         found += [f"{node}: {line}" for line in processes if "ringside.engine" in line]
         shared = slurm.said("ls", "-A", "/dev/shm", node=node).splitlines()
         found += [f"{node}: /dev/shm/{name}" for name in shared]

@@ -327,11 +327,10 @@ def test_messages_left_over_are_counted():
 
     assert waitfor.left_by_cell([message(7)]) == (
         "Ringside: sent and not received: 1 message from rank 0 to rank 1 (tag 7). It stays, and "
-        "a later cell can receive it; cluster.restart() gives new ranks, without it."
+        "a later cell can receive it; cluster.clear_messages() throws it away."
     )
     assert waitfor.left_by_cell([message(7, 2)]).endswith(
-        "They stay, and a later cell can receive them; cluster.restart() gives new ranks, without "
-        "them."
+        "a later cell can receive them; cluster.clear_messages() throws them away."
     )
     text = waitfor.left_by_cell([message(tag, 2, comm=3) for tag in range(5)])
     assert "2 messages from rank 0 to rank 1 (tag 2, communicator 3), and 4 more." in text
@@ -339,10 +338,16 @@ def test_messages_left_over_are_counted():
 
 def test_a_collective_that_not_all_have_been_in_is_one_line():
     place = {"comm": 0, "missing": [3], "entered": {"0": "MPI_Barrier", "1": "MPI_Barrier"}}
+    place |= {"in_step": False, "stale": False}
     assert waitfor.partly(place) == (
         "Ringside: ranks 0 and 1 called MPI_Barrier, and rank 3 did not. The next collective that "
-        "rank 3 calls there has to be that one."
+        "rank 3 calls there has to be that one; cluster.clear_messages() takes it out."
     )
+    assert "and rank 3 did not. That call was taken out" in waitfor.partly(
+        place | {"in_step": True}
+    )
+    stale = waitfor.partly(place | {"in_step": True, "stale": True})
+    assert "ranks 0 and 1 have called a collective more than rank 3" in stale
     assert "MPI_Barrier on communicator 2, and ranks 2 and 3 did not" in waitfor.partly(
         place | {"comm": 2, "missing": [2, 3]}
     )

@@ -25,6 +25,7 @@ from ipyparallel.client.view import DirectView
 from IPython import get_ipython
 from traitlets.log import get_logger
 
+from ringside.cluster import beneath
 from ringside.errors import (
     PREFIX,
     ClusterError,
@@ -33,6 +34,7 @@ from ringside.errors import (
     Mismatch,
     Stopped,
     Suspected,
+    in_lines,
 )
 from ringside.watch import waitfor
 from ringside.watch.scope import Stop
@@ -48,6 +50,7 @@ LEAVE_LIMIT = 5.0  # seconds an interrupted rank gets to leave its cell
 OTHERS_LEAVE = 1.0  # seconds other cells get to end that end with a stuck one
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 _CELL = re.compile(r"In\[\d+\]")  # as an error names the cell that raised it
+_UNKNOWN = re.compile(r"name '(\w+)' is not defined")
 EXTRACT = 6  # lines of a rank's own traceback shown beside a verdict
 _ASIDE = (
     "This cell's ranks were not stuck: what ends a stuck cell takes all ranks out of their calls. "
@@ -302,6 +305,7 @@ class View(DirectView):
 
     def _sent(self, send, block, output=False):
         """The result of what `send` sends; if the view blocks, once it has come."""
+        self.client.cells += 1
         if not block:
             with _whole():
                 return _own(send())
@@ -348,34 +352,17 @@ class View(DirectView):
             return
         shell.magics_manager.register(Magics(shell, self, suffix))
         if getattr(shell, "kernel", None) is not None:
-            shell.events.register("post_run_cell", _draw_beneath)
+            shell.events.register("post_run_cell", beneath.picture)
             shell.events.register("post_run_cell", _tell_beneath)
 
 
-def _tell_beneath(_) -> None:
-    """Beneath the cell that waited for a stuck rank, and so ended what another had sent there."""
+def _tell_beneath(cell) -> None:
+    """Beneath the cell that waited for a stuck rank, and so ended what another had sent there; and
+    beneath one that was to have %%px."""
     magics = get_ipython().magics_manager.registry.get("Magics")
     if isinstance(magics, Magics):
         magics._tell_unheard()
-
-
-def _draw_beneath(cell) -> None:
-    """Beneath a cell that ended with a verdict: who waited for whom, or called what."""
-    verdict = getattr(cell.error_in_exec, "verdict", None)
-    if not isinstance(cell.error_in_exec, Left) or verdict is None:
-        return
-    if not verdict.edges and verdict.kind != "mismatch":
-        return
-    with suppress(KeyboardInterrupt):  # stop pressed once more: the error has said it all
-        from IPython.display import display
-        from matplotlib import pyplot
-
-        from ringside import draw
-
-        try:
-            display(draw.wait_for(verdict).figure)
-        finally:
-            pyplot.close()
+        beneath.where(cell, magics.view.client)
 
 
 class Magics(ParallelMagics):
@@ -454,10 +441,22 @@ class Client(ipp.Client):
         self.interrupted = False
         self.verdict = None
         self.lost = False  # engines have gone and nobody has been told
+        self.told_of_mpi = False  # that the notebook's own is not the ranks'
+        self.cells = 0  # that were sent: each has its number on all its ranks
         with _encrypted():
             super().__init__(connection_info, **options)
         self._registration_callbacks.append(self._note)
         self.watch = Watch(self)
+
+    def send_execute_request(self, socket, code, silent=True, metadata=None, **options):
+        """Send code to one rank; see `ipyparallel.Client`."""
+        numbered = (metadata or {}) | {"cell": self.cells}
+        return super().send_execute_request(socket, code, silent, numbered, **options)
+
+    def send_apply_request(self, socket, f, args=None, kwargs=None, metadata=None, **options):
+        """Send a function to one rank; see `ipyparallel.Client`."""
+        numbered = (metadata or {}) | {"cell": self.cells}
+        return super().send_apply_request(socket, f, args, kwargs, numbered, **options)
 
     def _note(self, event):
         if event["event"] == "unregister":
@@ -520,7 +519,7 @@ class Client(ipp.Client):
                 content={"action": action} | content,
                 ident=uuid.encode(),
             ): rank
-            for rank, uuid in [(rank, self._engines[rank]) for rank in self.ids]
+            for rank, uuid in self._known().items()
         }
         deadline = time.monotonic() + limit
         answers = {}
@@ -540,17 +539,21 @@ class Client(ipp.Client):
         """Ranks to which this client has sent work that is not done."""
         return {
             rank
-            for rank in self.ids
+            for rank, uuid in self._known().items()
             if any(
                 not future.done()
-                for message in list(self._outstanding_dict[self._engines[rank]])
+                for message in list(self._outstanding_dict[uuid])
                 if (future := self._futures.get(message)) is not None
             )
         }
 
     def uuids(self) -> list[str]:
         """ipyparallel's names of the engines known to be there, in rank order."""
-        return [self._engines[rank] for rank in sorted(self._engines)]
+        return [uuid for _, uuid in sorted(self._known().items())]
+
+    def _known(self) -> dict[int, str]:
+        """The engines known to be there: rank -> uuid. Another thread hears of those that go."""
+        return dict(self._engines)
 
     def learn(self) -> None:
         """Ask the controller which engines there are: news sent while connecting is lost."""
@@ -577,7 +580,7 @@ class Client(ipp.Client):
 
     def give_up(self) -> None:
         """End every outstanding result: the engines are gone, nobody else will."""
-        for rank, uuid in [(rank, self._engines[rank]) for rank in self.ids]:
+        for rank, uuid in self._known().items():
             self._io_loop.add_callback(self._lose, rank, uuid)
 
     def _lose(self, rank, uuid):
@@ -643,7 +646,7 @@ class Client(ipp.Client):
             self._see_others_leave()
         note = self._tidy()
         if not broken and not stopped:
-            return RankErrors(parts, note)
+            return RankErrors(parts, note or self._new(parts))
         genuine = [
             part
             for part in parts
@@ -661,6 +664,16 @@ class Client(ipp.Client):
         ranks = waitfor.in_words([info.get("engine_id") for *_, info in parts])
         left = f"{ranks} left {'their' if len(parts) > 1 else 'its'} cell"
         return Stopped(verdict, errors, f"Stopped: {left}.", note)
+
+    def _new(self, parts) -> str:
+        """Why ranks may lack a name."""
+        lacks = [match[1] for part in parts if (match := _UNKNOWN.match(part[1]))]
+        if not lacks or not self.home.renewed:
+            return ""
+        return (
+            f"{PREFIX} the ranks are new since {self.home.renewed}, without variables: if a cell "
+            f"above sets {lacks[0]}, run it again."
+        )
 
     def _see_stop_followed(self) -> None:
         """Let all ranks act on a stop that some hear of late: it would end the next cell."""
@@ -683,8 +696,10 @@ class Client(ipp.Client):
         errors = []
         for name, text, traceback, info in parts:
             rank = info.get("engine_id")
-            lines = [line for line in _ANSI.sub("", traceback or "").splitlines() if "--> " in line]
-            errors.append((rank, name, text, tuple(lines[-EXTRACT:])))
+            shown = _ANSI.sub("", traceback or "").splitlines()
+            lines = [one for one in shown if "--> " in one and "Could not get source" not in one]
+            notes = [line for note in info.get("notes", ()) for line in in_lines(note)]
+            errors.append((rank, name, text, (*lines[-EXTRACT:], *notes)))
         return sorted(errors, key=lambda entry: ended.get(entry[0], ""))
 
     def _first_verdict(self, reports: list[dict]):
@@ -699,9 +714,14 @@ class Client(ipp.Client):
         if self.ranks_with_work():
             return ""
         with suppress(ClusterError, OSError):
-            reports = [report for report in self.ask("tidy", limit=CLEARED).values() if report]
-            return waitfor.cleared(reports[0]) if reports else ""
+            report = self.tidy(Stop.CLEAR)
+            return waitfor.cleared(report) if report else ""
         return ""
+
+    def tidy(self, reason: Stop) -> dict | None:
+        """Have cleared what cells left: the scope's report, or None if nothing was there."""
+        reports = self.ask("tidy", limit=CLEARED, reason=int(reason)).values()
+        return next(filter(None, reports), None)
 
 
 def _engines(future) -> dict[str, str]:

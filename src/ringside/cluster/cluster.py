@@ -15,8 +15,8 @@ from ringside import mpi
 from ringside.cluster import files, jobs, magic, room
 from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
-from ringside.errors import ClusterError, Interrupted, RankDied
-from ringside.watch import origins
+from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
+from ringside.watch import origins, waitfor
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
@@ -149,6 +149,7 @@ class Cluster:
         self._keeper = None
         self._ended = ""  # by whom the ranks have been ended, in words
         self._told = 0  # deaths that the notebook has heard of
+        self.renewed = ""  # since when the ranks lack what cells had set
         self._shown = ""  # the job whose script has been shown
         self._paused = ""  # the job of which it has been said that its ranks stand still
 
@@ -423,6 +424,21 @@ class Cluster:
         """Forget the recorded events."""
         self._ask("clear")
 
+    def clear_messages(self) -> None:
+        """Take out what earlier cells left in MPI, and say what it was: messages that nobody has
+        received, operations that nobody has completed, collectives that only some ranks have
+        called. The ranks keep their variables.
+
+        Raises ClusterError while a cell runs.
+        """
+        if working := self.client.ranks_with_work():
+            raise ClusterError(
+                f"a cell still runs on {waitfor.in_words(sorted(working))}: nothing was cleared. "
+                "cluster.interrupt() ends it"
+            )
+        report = self.client.tidy(Stop.CLEAR_ALL)
+        print(waitfor.taken_out(report) if report else f"{PREFIX} nothing was left over.")
+
     def switch(self, on: bool) -> None:
         """Let the scope observe, or step aside for measurements."""
         self._ask("switch", on=bool(on))
@@ -537,6 +553,7 @@ class Cluster:
         text = (
             f"{_how(record)}.{why} {self.n} new ranks are ready; their variables are gone: {_AGAIN}"
         )
+        self.renewed = _how(record).partition(" (")[0]
         keys = ("rank", "signal", "exit_code", "where")
         return RankDied(text, **{key: record[key] for key in keys})
 
@@ -567,6 +584,7 @@ class Cluster:
         self.client.lost = False
         seconds = time.monotonic() - begun
         new = "1 new rank" if self.n == 1 else f"{self.n} new ranks"
+        self.renewed = "cluster.restart()"
         again = "without variables: run the cells that set them again"
         _say(f"{new} ready after {seconds:.1f} s, {again}", last=True)
 

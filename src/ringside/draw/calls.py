@@ -251,7 +251,7 @@ def census(events: DataFrame, ax: Axes | None = None) -> Axes:
 def _census_words(calls: DataFrame, spent: dict[str, float], n: int, span: float) -> str:
     shares = sorted(spent.items(), key=lambda item: -item[1])
     where = ", ".join(f"{share:.0%} in {words}" for words, share in shares if share >= 0.005)
-    found = f"of the time of {n:,} ranks, {duration(span)} each, {where or 'hardly any in MPI'}"
+    found = f"of {duration(span)} each, {n:,} ranks spend {where or 'hardly any in MPI'}"
     stuck = calls[calls["left"]]
     if len(stuck):
         names = stuck["call"].unique()

@@ -22,6 +22,7 @@ from ringside.draw.page import (
     duration,
     finish,
     legend,
+    listed,
     played,
     sentence,
 )
@@ -29,7 +30,6 @@ from ringside.draw.page import (
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-LABELS = 6  # more names than this stand upright
 COLOURS = [OKABE_ITO[name] for name in ("blue", "orange", "green", "purple", "sky", "black")]
 
 
@@ -104,20 +104,21 @@ def _sizes(ax: Axes, nbytes) -> None:
     ax.set_xlabel("Message (bytes)", fontsize=FONT)
 
 
-def _times(ax: Axes, label: str) -> None:
+def _times(ax: Axes, label: str, along: str = "y") -> None:
     """A logarithmic axis of times that are drawn already, with the unit at each tick."""
-    ax.set_yscale("log")
-    lower, upper = ax.get_ylim()
+    axis = {"x": ax.xaxis, "y": ax.yaxis}[along]
+    ax.set(**{f"{along}scale": "log"})
+    lower, upper = axis.get_view_interval()
     if upper / lower > 300:
         locator = LogLocator()
     elif upper / lower > 6:
         locator = LogLocator(subs=(1, 2, 5))
     else:
         locator = MaxNLocator(4)
-    ax.yaxis.set_major_locator(locator)
-    ax.yaxis.set_minor_locator(NullLocator())
-    ax.yaxis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
-    ax.set_ylabel(label, fontsize=FONT)
+    axis.set_major_locator(locator)
+    axis.set_minor_locator(NullLocator())
+    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    axis.set_label_text(label, fontsize=FONT)
 
 
 def by_bytes(
@@ -187,9 +188,18 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
     parts = []
     for name, deciles in series.items():
         minimum, maximum = deciles.index[0], deciles.index[-1]
-        times = deciles[0.5].iloc[-1] / deciles[0.5].iloc[0]
-        parts.append(f"{name} takes {times:.2g} times as long on {maximum} ranks as on {minimum}")
+        parts.append(f"{name} takes {_growth(deciles[0.5], minimum, maximum)}")
     return finish(ax, _found(parts, table), 60)
+
+
+def _growth(times, minimum: int, maximum: int) -> str:
+    """'4.2 times as long on 8 ranks as on 2'; of one number of ranks, how long."""
+    first, last = times[minimum], times[maximum]
+    if minimum == maximum:
+        return f"{duration(first)} on {minimum} ranks"
+    ratio = f"{last / first:.2g}" if last < 10 * first else f"{last / first:.0f}"
+    often = "about" if ratio == "1" else f"{ratio} times"
+    return f"{often} as long on {maximum} ranks as on {minimum}"
 
 
 def residuals(table: DataFrame, ax: Axes | None = None) -> Axes:
@@ -248,39 +258,42 @@ def overlap(table: DataFrame, ax: Axes | None = None) -> Axes:
 
 
 def seconds(table: DataFrame, ax: Axes | None = None) -> Axes:
-    """Times by variant and source on a logarithmic axis, from a tidy table of one message size.
+    """Times by variant and source, a row a variant, from a tidy table of one message size.
 
     ``table`` has the columns ``source``, ``variant`` and ``seconds``, one row a measurement. A
     mark is the median of a source's measurements, its line goes from the minimum to the maximum.
     """
     table = _named(table)
     variants, sources = list(table["variant"].unique()), list(table["source"].unique())
-    ax = axes_for(ax, 4.4 if len(variants) <= LABELS else HEIGHT)
-    medians = table.groupby(["source", "variant"])["seconds"].median()
-    handles = []
+    ax = axes_for(ax, min(HEIGHT, 2.6 + 0.35 * len(variants)))
+    handles, parts = [], []
     for place, source in enumerate(sources):
-        shift = 0.16 * (place - (len(sources) - 1) / 2)
+        mine = table[table["source"] == source].groupby("variant", sort=False)["seconds"]
+        shift = (place - (len(sources) - 1) / 2) * 0.7 / len(sources)
         look = _look(place)
-        for at, variant in enumerate(variants):
-            mine = (table["source"] == source) & (table["variant"] == variant)
-            times = table.loc[mine, "seconds"]
-            if times.empty:
-                continue
-            ax.plot([at + shift] * 2, [times.min(), times.max()], color=INK, linewidth=1.5)
-            ax.plot(at + shift, times.median(), markersize=12, **look)
-        handles.append(Line2D([], [], linestyle="", markersize=11, **look))
-    _times(ax, "Time of one exchange")
-    upright = len(variants) > LABELS
-    ax.set_xticks(range(len(variants)), variants, fontsize=FONT, rotation=90 if upright else 0)
-    ax.set_xlim(-0.5, len(variants) - 0.5)
-    ax.tick_params(labelsize=FONT)
-    ax.grid(axis="y", color="#DDDDDD", linewidth=0.8)
-    ax.set_axisbelow(True)
-    legend(ax, handles, sources, 3)
-    parts = []
-    for source in sources:
-        fastest, slowest = medians[source].idxmin(), medians[source].idxmax()
-        fast, slow = duration(medians[source].min()), duration(medians[source].max())
-        parts.append(f"{source}: {fastest} is fastest with {fast}, {slowest} slowest with {slow}")
-    below = 20 + 0.6 * FONT * max(map(len, variants)) if upright else 42
-    return finish(ax, sentence("; ".join(parts)), below)
+        for variant, times in mine:
+            row = variants.index(variant) + shift
+            ax.plot([times.min(), times.max()], [row, row], color=INK, linewidth=1.5)
+            ax.plot(times.median(), row, markersize=10, **look)
+        handles.append(Line2D([], [], linestyle="", markersize=10, **look))
+        parts.append(f"{source}: {_extremes(mine.median())}")
+    _times(ax, "Time of one exchange", "x")
+    ax.set_yticks(range(len(variants)), variants)
+    ax.set_ylim(len(variants) - 0.5, -0.5)
+    _paper(ax)
+    legend(ax, handles, sources, 2)
+    return finish(ax, sentence("; ".join(parts)), 48)
+
+
+def _extremes(medians) -> str:
+    """'overlap is fastest with 20 ms, parity slowest with 200 ms', with all that are as fast."""
+    fast, slow = duration(medians.min()), duration(medians.max())
+    best = list(medians.index[medians.map(duration) == fast])
+    if len(medians) == 1:
+        return f"{best[0]} takes {fast}"
+    if fast == slow:
+        return f"all take {fast}"
+    who = best[0] if len(best) == 1 else f"{best[0]} and {len(best) - 1} more"
+    who = listed(best) if len(best) == 2 else who
+    verb = "is" if len(best) == 1 else "are"
+    return f"{who} {verb} fastest with {fast}, {medians.idxmax()} slowest with {slow}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Iterable, Sequence
 from functools import partial
@@ -29,6 +30,7 @@ WIDTH = 9.0  # inches
 # Inches: with its cell, a picture of this height fits into JupyterLab on a screen of 1280 x 720.
 HEIGHT = 4.8
 LABELLED = 8  # with more ranks than this, the arrows carry no words
+UNITS = "s|ms|µs|B|kB|MB|KiB|MiB"  # not parted from their number by the end of a line
 MARKS = ["o", "s", "D", "^", "v", "P"]
 
 
@@ -101,10 +103,12 @@ def finish(ax: Axes, words: str, below: float) -> Axes:
     # IPython asks for this where it shows the figure, and a notebook keeps it with the picture.
     ax.get_figure()._repr_mimebundle_ = partial(_alternative, ax.get_figure())
     width = ax.get_figure().get_figwidth() * 72 * ax.get_position().width
+    alone = len(ax.get_figure().axes) == 1  # then not aside with axes that have long names
+    kept = re.sub(rf"(?<=\d) (?=({UNITS})\b)", "\N{NO-BREAK SPACE}", words)
     ax.annotate(
-        "\n".join(textwrap.wrap(words, max(30, int(1.2 * width / (0.53 * FONT))))),
+        "\n".join(textwrap.wrap(kept, max(30, int(1.2 * width / (0.53 * FONT))))),
         (0.5, 0),
-        xycoords="axes fraction",
+        xycoords=("figure fraction" if alone else "axes fraction", "axes fraction"),
         xytext=(0, -below),
         textcoords="offset points",
         ha="center",

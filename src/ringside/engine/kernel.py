@@ -79,6 +79,9 @@ class RingsideShell(ZMQInteractiveShell):
             return
         self.shown = with_advice(value)
         value.__traceback__ = without_library(value.__traceback__)
+        before = value.__context__
+        if before is not None and without_library(before.__traceback__) is None:
+            value.__suppress_context__ = True  # it is the library's own affair
         if value.__traceback__ is None:
             self._showtraceback(etype, value, [f"{etype.__name__}: {value}"])
             return
@@ -155,7 +158,7 @@ class RingsideKernel(IPythonParallelKernel):
         self.shell.shown = self.shell.cause = None
         self.lost_thread = None
         scope.cell("")
-        scope.busy(True)
+        scope.busy(True, self.get_parent()["metadata"].get("cell", self._cell))
         self.running = True
 
     def _end(self):
@@ -177,6 +180,7 @@ class RingsideKernel(IPythonParallelKernel):
         self.running = False
         if reply["status"] == "error" and (shown := self.shell.shown) is not None:
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
+            reply["engine_info"]["notes"] = getattr(shown, "__notes__", [])
         end = scope.settle(SETTLE_LIMIT, reply["status"] == "error")
         if end["unreceived"]:
             left = waitfor.left_by_cell(end["unreceived"], end["untold"])
@@ -259,10 +263,12 @@ class RingsideKernel(IPythonParallelKernel):
                 return (events.dtype.descr, scope.origins()), [events.tobytes()]
             case "clear":
                 return scope.clear(), []
+            case "knows":
+                return content["name"] in self.shell.user_ns, []
             case "stop":
                 return scope.stop(int(content["reason"])), []
             case "tidy":
-                return self._tidy(), []
+                return self._tidy(scope.Stop(content["reason"])), []
             case "switch" | "insist" as action:
                 return getattr(scope, action)(bool(content["on"])), []
             case "quiet":
@@ -272,16 +278,16 @@ class RingsideKernel(IPythonParallelKernel):
             case action:
                 raise ValueError(f"unknown scope request {action!r}")
 
-    def _tidy(self) -> dict | None:
-        """Clear what a failed cell left on the ranks; the report, if there was anything."""
+    def _tidy(self, reason: scope.Stop) -> dict | None:
+        """Clear what cells left on the ranks; the report, if there was anything."""
         if not scope.state()["on"]:
             return None
         before = scope.report()
-        scope.stop(scope.Stop.CLEAR)
+        scope.stop(reason)
         deadline = time.monotonic() + TIDY_LIMIT
         while scope.state()["stop"] and time.monotonic() < deadline:
             time.sleep(0.005)
-        if scope.state()["stop"] == scope.Stop.CLEAR:
+        if scope.state()["stop"] == reason:
             scope.stop(scope.Stop.NONE)  # too late
         report = scope.report()
         new = report and report["generation"] != (before and before["generation"])

@@ -7,12 +7,14 @@ import types
 from pathlib import Path
 
 import ipyparallel
+from ipykernel import kernelbase
+from IPython.core.error import StdinNotImplementedError
 
 from ringside import cfunctions
 from ringside.errors import PREFIX
 
-_NO_ARRAY = ("message: expecting buffer", "a bytes-like object is required")
 LIBRARIES = ("src/mpi4py/", str(Path(ipyparallel.__file__).parent), cfunctions.__file__)
+LIBRARIES += (kernelbase.__file__,)
 
 
 class LastingRank(RuntimeError):
@@ -34,43 +36,115 @@ def without_library(traceback):
     return types.TracebackType(rest, traceback.tb_frame, traceback.tb_lasti, traceback.tb_lineno)
 
 
+_CAPITALS = (
+    "Methods with a capital letter (Send, Recv, Bcast) carry arrays, those without (send, recv, "
+    "bcast) any Python object."
+)
+# Errors of mpi4py, and MPICH's (5.0): the type, what it says, in which method; and what helps.
+_ADVICE = [
+    (
+        Exception,
+        r".*process_vm_readv failed",
+        r"",
+        "The array of this message was gone before it was fetched. An Isend needs it until its "
+        "request is waited for: keep both, and call Wait.",
+    ),
+    (
+        TypeError,
+        r"message: expecting buffer",
+        r"I?Bcast",
+        "Bcast needs an array on every rank: the root's is sent, and the others' are filled. "
+        f"np.empty makes one. {_CAPITALS}",
+    ),
+    (
+        TypeError,
+        r"message: expecting buffer",
+        r"I?(Gather|Reduce)v?$",
+        "The first array is what this rank hands in, the second is where the root puts it all. "
+        "Only ranks that are not the root may give None for the second.",
+    ),
+    (
+        TypeError,
+        r"message: expecting buffer",
+        r"I?Scatterv?$",
+        "The first array is what the root hands out, the second is where this rank puts its part. "
+        "Only ranks that are not the root may give None for the first.",
+    ),
+    (TypeError, r"message: expecting buffer", r"[A-Z]", _CAPITALS),
+    (
+        (TypeError, ValueError),
+        r"a bytes-like object is required|message: expecting 2 to 4 items",
+        r"[A-Z]",
+        f"A list is no array: np.array([1, 2, 3]) makes one. {_CAPITALS}",
+    ),
+    (
+        BufferError,
+        r".*not contiguous",
+        r"",
+        "The elements of this array do not lie side by side, as in a column of a matrix. Send "
+        "np.ascontiguousarray(x), and receive into an array of its own; or describe where they "
+        "lie by a derived datatype, as lesson 07 does.",
+    ),
+    (
+        BufferError,
+        r".*(not writable|readonly|read-only)",
+        r"",
+        "What is received is written into the array, and this one cannot be written to: "
+        "np.empty(n) makes one.",
+    ),
+    (
+        ValueError,
+        r"message: cannot infer count",
+        r"",
+        "Each rank gets, or hands in, equally many elements: the root's array has as many for each "
+        "rank. Where they differ, Scatterv and Gatherv take counts.",
+    ),
+    (
+        TypeError,
+        r"I?[Rr]ecv\(\) takes at least 1 ",
+        r"",
+        "Recv fills an array that it is handed: comm.Recv(array, source=0). recv, without a "
+        "capital letter, returns what came.",
+    ),
+    (
+        pickle.UnpicklingError,
+        r"",
+        r"recv$",
+        "recv takes what send has packed. This message came from Send, with a capital letter: "
+        "Recv takes that, into an array.",
+    ),
+    (  # without a buffer it makes room for whatever comes
+        Exception,
+        r".*truncated",
+        r"recv$",
+        "The first argument of recv is a buffer. Name the rank: recv(source=0).",
+    ),
+    (
+        Exception,
+        r".*truncated",
+        r"Recv$",
+        "If it was sent by send, without a capital letter: that packs an object, which is longer "
+        "than its numbers and is received by recv.",
+    ),
+    (
+        StdinNotImplementedError,
+        r"",
+        r"",
+        "A rank has no keyboard: set the value in the cell, or ask in a cell without %%px and send "
+        'it to the ranks, cluster.view["n"] = int(input()).',
+    ),
+]
+
+
 def with_advice(error: BaseException) -> BaseException:
-    """The error; of mpi4py's for want of an array, with what takes any object, or that Recv fills
-    one; of a recv whose buffer was meant as a rank, with how to name it; of send and Recv, or Send
-    and recv, with what goes together; of MPICH's (5.0) for an array that its sender has let go of
-    meanwhile, with what keeps it."""
-    if "process_vm_readv failed" in str(error):
-        error.add_note(
-            "The array of this message was gone before it was fetched. An Isend needs it until its "
-            "request is waited for: keep both, and call Wait."
-        )
+    """The error; one that beginners meet with a note of what helps."""
     codes = [frame.f_code for frame, _ in tracebacks.walk_tb(error.__traceback__)]
     called = [code.co_name for code in codes if code.co_filename.startswith("src/mpi4py/")]
-    method = next(iter(called), "")
-    if isinstance(error, TypeError) and str(error).startswith(_NO_ARRAY):
-        if re.search(r"[Cc]omm\.[A-Z]\w*$", method):
-            error.add_note(
-                "Methods with a capital letter (Send, Recv, Bcast) carry arrays, those without "
-                "(send, recv, bcast) any Python object."
-            )
-    elif isinstance(error, TypeError) and re.match(r"I?[Rr]ecv\(\) takes at least 1 ", str(error)):
-        error.add_note(
-            "Recv fills an array that it is handed: comm.Recv(array, source=0). recv, without a "
-            "capital letter, returns what came."
-        )
-    elif isinstance(error, pickle.UnpicklingError) and method.endswith("Comm.recv"):
-        error.add_note(
-            "recv takes what send has packed. This message came from Send, with a capital letter: "
-            "Recv takes that, into an array."
-        )
-    elif "truncated" in str(error) and method.endswith("Comm.recv"):
-        # Without a buffer it makes room for whatever comes.
-        error.add_note("The first argument of recv is a buffer. Name the rank: recv(source=0).")
-    elif "truncated" in str(error) and method.endswith("Comm.Recv"):
-        error.add_note(
-            "If it was sent by send, without a capital letter: that packs an object, which is "
-            "longer than its numbers and is received by recv."
-        )
+    method = next(iter(called), "").rpartition(".")[2]
+    for kind, says, where, advice in _ADVICE:
+        if isinstance(error, kind) and re.match(says, str(error), re.S) and re.match(where, method):
+            error.add_note(advice)
+            break
     return error
 
 

@@ -31,6 +31,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass, field
+from html import escape
 from pathlib import Path
 
 from ringside import ROOT
@@ -110,11 +111,23 @@ class Platform:
 
     def _repr_html_(self) -> str:
         rows = "".join(
-            f"<tr><th scope='row'>{name}</th><td>{value:g}</td><td>{self.sources[name]}</td></tr>"
+            f"<tr><th scope='row'>{name}</th><td>{_in_units(name, value)}</td>"
+            f"<td>{escape(self.sources.get(name, ''))}</td></tr>"
             for name, value in self.figures.items()
         )
         head = "<tr><th>figure</th><th>value</th><th>where it comes from</th></tr>"
-        return f"<table><caption>{self.name}: {self.about}</caption>{head}{rows}</table>"
+        caption = escape(f"{self.name}: {self.about}")
+        return f"<table><caption>{caption}</caption>{head}{rows}</table>"
+
+
+def _in_units(name: str, value: float) -> str:
+    if name in ("cores", "eager"):
+        return f"{value:,}" + (" bytes" if name == "eager" else "")
+    if name.endswith("latency"):
+        return f"{1e6 * value:.4g} µs"
+    if name == "node.memory" and value == 0:
+        return "no limit"
+    return f"{value / 1e9:.4g} {'GFlop/s' if name == 'flops' else 'GB/s'}"
 
 
 def names() -> list[str]:

@@ -44,6 +44,7 @@ class Stop(IntEnum):
     USER = 1
     STARVED = 2  # nobody is left who could help
     CLEAR = 3  # all are idle, and the last cell ended in an error
+    CLEAR_ALL = 4  # all are idle, and the reader asks for it
 
 
 def load() -> None:
@@ -63,7 +64,8 @@ def load() -> None:
     for name in ("scope_name", "scope_origin_of"):
         getattr(library, name).restype = ctypes.c_char_p
     library.scope_cell.argtypes = [ctypes.c_char_p]
-    for name in ("scope_busy", "scope_insist", "scope_switch"):
+    library.scope_busy.argtypes = [ctypes.c_bool, ctypes.c_int]
+    for name in ("scope_insist", "scope_switch"):
         getattr(library, name).argtypes = [ctypes.c_bool]
     library.scope_network.restype = ctypes.c_bool
     library.scope_network.argtypes = [ctypes.c_char_p] + 2 * [ctypes.c_double]
@@ -89,9 +91,10 @@ def _text(function, *arguments) -> dict | None:
         _scope().scope_release(pointer)
 
 
-def busy(flag: bool) -> None:
-    """A cell begins (True) or has ended (False). Either forgets that the last one was broken."""
-    _scope().scope_busy(flag)
+def busy(flag: bool, cell: int = 0) -> None:
+    """The cell of that number, the same on all its ranks, begins (True), or one has ended (False).
+    Either forgets that the last one was broken."""
+    _scope().scope_busy(flag, cell)
 
 
 def cell(file: str) -> None:

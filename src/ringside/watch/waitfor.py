@@ -92,11 +92,17 @@ def verdict(report: dict) -> Verdict:
 
 def cleared(report: dict) -> str:
     """What was put in order behind a cell that ended in an error."""
+    return f"{PREFIX} {_done(report, 'the cell ended in an error, so ')}"
+
+
+def taken_out(report: dict) -> str:
+    """What was put in order because the reader asked for it."""
+    return f"{PREFIX} {_done(report)}"
+
+
+def _done(report: dict, why: str = "") -> str:
     if report["failed"]:
-        return (
-            f"{PREFIX} what the failed cell left open could not be cleared. cluster.restart() "
-            "brings ranks in order."
-        )
+        return "what was left open could not be cleared. cluster.restart() brings ranks in order."
     done = []
     if count := report["drained"]:
         messages = "1 message that was" if count == 1 else f"{count} messages that were"
@@ -106,8 +112,7 @@ def cleared(report: dict) -> str:
         done.append(f"the collectives of {whose} were put in step again")
     done = done or ["what it had begun and not completed was taken out"]
     return (
-        f"{PREFIX} the cell ended in an error, so {' and '.join(done)}. The same ranks, with all "
-        "their variables, run the next cell."
+        f"{why}{' and '.join(done)}. The same ranks, with all their variables, run the next cell."
     )
 
 
@@ -129,7 +134,7 @@ def left_by_cell(messages: Sequence[dict], untold: int = 0) -> str:
     they, them = ("It stays", "it") if alone else ("They stay", "them")
     return (
         f"{unreceived(messages, untold)}. {they}, and a later cell can receive {them}; "
-        f"cluster.restart() gives new ranks, without {them}."
+        f"cluster.clear_messages() throws {them} away."
     )
 
 
@@ -148,9 +153,20 @@ def partly(place: dict) -> str:
     """One line on a collective that a cell's ranks have not all been in."""
     missing = in_words(place["missing"])
     calls = "calls" if len(place["missing"]) == 1 else "call"
+    if place["stale"]:
+        ahead = sorted(map(int, place["entered"]))
+        have = "has" if len(ahead) == 1 else "have"
+        then = "The ranks are in step again" if place["in_step"] else "cluster.clear_messages()"
+        return (
+            f"{PREFIX} since an earlier cell {in_words(ahead)} {have} called a collective more "
+            f"than {missing}. What {missing} called in this cell met that earlier call: the data "
+            f"may be old. {then}: run this cell again."
+        )
+    if place["in_step"]:
+        return f"{half_entered(place)}. That call was taken out: let all ranks call it in one cell."
     return (
         f"{half_entered(place)}. The next collective that {missing} {calls} there has to be that "
-        "one."
+        "one; cluster.clear_messages() takes it out."
     )
 
 
