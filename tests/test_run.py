@@ -13,7 +13,7 @@ from pathlib import Path
 import pandas as pd
 import psutil
 import pytest
-from ranks import left_in_shared_memory, needs_lines
+from ranks import needs_lines, shared_memory_left
 
 import ringside
 from ringside import mpi, processes
@@ -838,10 +838,10 @@ def test_a_handler_of_the_programs_own_hears_of_an_error_once(run, program):
 
 
 def test_no_shared_memory_is_left_where_the_library_ends_the_program(run, program):
-    before = left_in_shared_memory()
-    done = run(4, program, "abort")
-    assert done.returncode == 5, done.stderr
-    assert not left_in_shared_memory() - before
+    with shared_memory_left() as left:
+        done = run(4, program, "abort")
+        assert done.returncode == 5, done.stderr
+    assert not left
 
 
 def test_nothing_outlives_a_run_that_is_killed(program, tmp_path):
