@@ -48,6 +48,11 @@ def with_lines(events: DataFrame, noted: list[str]) -> DataFrame:
     return events.drop(columns="origin").assign(line=lines)
 
 
+def short(origin: str) -> str:
+    """ "line 4", "ring.c:12", for a picture."""
+    return words(origin, cell=False).partition(", in ")[0]
+
+
 def at(place: str) -> str:
     """The same as the end of a sentence: "in line 4 of the cell", "at ring.c:12"."""
     return f"{'in' if place.startswith('line ') else 'at'} {place}"
