@@ -138,6 +138,16 @@ static int likeness(int type, MPI_Datatype of, bool reduces) {
     return kind == 'i' || kind == 'u' ? 'i' : kind == 'f' || kind == 'z' ? 'f' : 0;
 }
 
+char scope_number(MPI_Datatype type) {
+    static MPI_Datatype last;
+    static char number;
+    if (type != last || !number) {
+        last = type;
+        number = (char)likeness(scope_type(type), type, false);
+    }
+    return number;
+}
+
 /* In words; "" for none. */
 const char *scope_likeness(int likeness, char text[SCOPE_LIKENESS]) {
     const int size = likeness >> CHAR_BIT;

@@ -10,8 +10,9 @@
 struct count {
     int row, comm, peer, tag; /* row 0: free */
     long long n;
+    int wholes, reals; /* of these, of integers, and of floating point; the others: not known */
     int cell; /* SENT: in which the last one was */
-    int origin; /* and where it was called */
+    int origin; /* where the last one was called */
 };
 
 static struct count *slot(struct count *table, int room, int row, int comm, int peer, int tag) {
@@ -45,7 +46,7 @@ static bool rebuild(int room) {
     return true;
 }
 
-void scope_count(int row, int comm, int peer, int tag, int by) {
+void scope_count(int row, int comm, int peer, int tag, int by, char number) {
     if (2 * (scope.n_counts + 1) > scope.room_counts &&
         !rebuild(scope.room_counts ? 2 * scope.room_counts : 256)) {
         scope.blind = true;
@@ -57,10 +58,17 @@ void scope_count(int row, int comm, int peer, int tag, int by) {
         scope.n_counts++;
     }
     c->n += by;
-    if (row == SENT) {
+    c->wholes += number == 'i';
+    c->reals += number == 'f';
+    if (row == SENT)
         c->cell = scope.cell;
+    if (row == SENT || number)
         c->origin = scope.origin;
-    }
+}
+
+/* Of n messages, all received: were some sent as the one kind of number and taken for the other? */
+static bool misread(long long n, int sent, int taken_for_others) {
+    return sent + taken_for_others > n;
 }
 
 /* Both sides read the same reports, and so take out the same. */
@@ -80,7 +88,8 @@ void scope_settle_counts(const struct report *reports) {
                 continue;
             const int here = c->row == SENT ? RECEIVED : SENT;
             *slot(theirs, room, here, c->comm, r, c->tag) =
-                (struct count){here, c->comm, r, c->tag, c->count, 0, 0};
+                (struct count){.row = here, .comm = c->comm, .peer = r, .tag = c->tag, .n = c->count,
+                               .wholes = (int)c->given, .reals = (int)c->taken, .origin = c->origin};
         }
     }
     for (int i = 0; i < me->rows && theirs; i++) {
@@ -89,8 +98,15 @@ void scope_settle_counts(const struct report *reports) {
             continue;
         const struct count *other = slot(theirs, room, c->row, c->comm, c->peer, c->tag);
         struct count *own = slot(scope.counts, scope.room_counts, c->row, c->comm, c->peer, c->tag);
-        if (own->row && other->row)
+        const bool all = own->row && other->row && c->count == other->n;
+        const bool wholes = all && misread(other->n, other->wholes, (int)c->taken);
+        if (c->row == RECEIVED && (wholes || (all && misread(other->n, other->reals, (int)c->given))))
+            scope_tell_misread(reports, c, other->origin, wholes);
+        if (own->row && other->row) {
             own->n -= c->count < other->n ? c->count : other->n;
+            own->wholes -= all ? (int)c->given : own->wholes; /* whose they were is not known */
+            own->reals -= all ? (int)c->taken : own->reals;
+        }
         empty += own->row && own->n == 0;
     }
     free(theirs);
@@ -121,5 +137,7 @@ void scope_count_rows(struct report *report, int *room) {
         r->count = (int)c->n;
         r->index = c->cell;
         r->origin = c->origin;
+        r->given = c->wholes;
+        r->taken = c->reals;
     }
 }

@@ -69,6 +69,16 @@ static int begin(const void *buf, count_t count, MPI_Datatype type, int dest, in
     }
 }
 
+/* In a notebook: who runs a program is told nothing of it. */
+static char number_of(MPI_Datatype type) { return scope.cell > 0 ? scope_number(type) : 0; }
+
+/* Notes what kind of number a receive takes, if it is one that is followed. */
+static struct op *taking(struct op *op, MPI_Datatype type) {
+    if (op)
+        op->number = number_of(type);
+    return op;
+}
+
 /* Begins a send and counts it. done: it is complete at once; such a send may share its handle with
  * others, so there is nothing to follow. flight: its message, if the sender waits for it. */
 static int start_send(const struct comm *c, const void *buf, count_t count, MPI_Datatype type,
@@ -83,7 +93,7 @@ static int start_send(const struct comm *c, const void *buf, count_t count, MPI_
         scope_stays(leaves);
     } else if (!*done) {
         MPI_Status status;
-        scope_count(SENT, c->number, peer, tag, 1);
+        scope_count(SENT, c->number, peer, tag, 1, count > 0 ? number_of(type) : 0);
         PMPI_Request_get_status(*request, done, &status);
         scope_departed(leaves, *done);
         *flight = *done ? NULL : leaves;
@@ -181,7 +191,9 @@ static int serve_irecv(struct call *call, struct comm *c, void *buf, count_t cou
     const int peer = scope_peer(c, source);
     const long long bytes = scope_bytes(count, type);
     const struct op *op =
-        peer == NO_PEER ? NULL : scope_op_add(RECV, *request, c, peer, label(tag), bytes);
+        peer == NO_PEER
+            ? NULL
+            : taking(scope_op_add(RECV, *request, c, peer, label(tag), bytes), type);
     scope_event(call, c, peer, label(tag), bytes, op ? op->serial : 0);
     return scope_end(call, c, MPI_SUCCESS);
 }
@@ -199,7 +211,7 @@ static int serve_recv(struct call *call, struct comm *c, void *buf, count_t coun
         return scope_end(call, c, err);
     int peer = scope_peer(c, source);
     const long long room = scope_bytes(count, type);
-    if (peer != NO_PEER && scope_op_add(RECV, request, c, peer, label(tag), room))
+    if (peer != NO_PEER && taking(scope_op_add(RECV, request, c, peer, label(tag), room), type))
         err = scope_wait(call, &request, &own);
     else
         err = PMPI_Test(&request, &done, &own);
@@ -245,7 +257,9 @@ static int serve_sendrecv(struct call *call, struct comm *c, const void *sendbuf
         return scope_end(call, c, err);
     const int from = scope_peer(c, source);
     if (from != NO_PEER)
-        scope_op_add(RECV, requests[0], c, from, label(recvtag), scope_bytes(recvcount, recvtype));
+        taking(scope_op_add(RECV, requests[0], c, from, label(recvtag),
+                            scope_bytes(recvcount, recvtype)),
+               recvtype);
     const int to = scope_peer(c, dest);
     const long long bytes = scope_bytes(sendcount, sendtype);
     struct flight *flight;
@@ -353,7 +367,7 @@ static int serve_init(struct call *call, struct comm *c, int err, int kind,
     /* Of one to nobody only whether it is active is of interest. */
     struct op *op = scope_op_add(to == NO_PEER ? UNKNOWN : kind, *request, c, to, label(tag),
                                  scope_bytes(count, type));
-    if (op) {
+    if (taking(op, type)) {
         op->persistent = true;
         op->active = false;
     }
@@ -404,7 +418,7 @@ static int started(struct op *op) {
     op->cell = scope.cell;
     scope_op_posted(op);
     if (op->kind == SEND)
-        scope_count(SENT, op->comm->number, op->peer, op->tag, 1);
+        scope_count(SENT, op->comm->number, op->peer, op->tag, 1, op->number);
     if (op->kind == SEND && op->flight) {
         MPI_Status status;
         int done = 0;
@@ -549,7 +563,7 @@ static void matched(struct comm *c, MPI_Message message, int peer, const MPI_Sta
     }
     *one = (struct held){helds, message, c, peer, tag, false, scope_taken(c, peer, tag)};
     helds = one;
-    scope_count(HELD, c->number, peer, tag, 1);
+    scope_count(HELD, c->number, peer, tag, 1, 0);
 }
 
 /* Receives what matched probes took, as its senders may wait for that; into no room, and that it is
@@ -690,8 +704,8 @@ static void begin_receive(MPI_Message message, struct held *was) {
     let_go(at);
     if (was->dead)
         return;
-    scope_count(HELD, was->comm->number, was->peer, was->tag, -1);
-    scope_count(RECEIVED, was->comm->number, was->peer, was->tag, 1);
+    scope_count(HELD, was->comm->number, was->peer, was->tag, -1, 0);
+    scope_count(RECEIVED, was->comm->number, was->peer, was->tag, 1, 0);
 }
 
 /* A receive of such a message: for the drain to wait for, as it fills the program's buffer. */

@@ -97,6 +97,10 @@ static void needs(struct report *report, const struct call *call, int waiter, in
         if (call->requests[i] == MPI_REQUEST_NULL)
             continue;
         const struct op *op = scope_op_find(call->requests[i]);
+        if (op && op->active && op->counted && !op->dead && call->early) {
+            report->rows = before; /* it may have failed: the call is about to look */
+            return;
+        }
         if (op && (!op->active || (op->counted && call->mode == ALL && !op->dead)))
             continue;
         if (!op || op->counted || op->dead) { /* complete, or one the scope knows nothing of */
@@ -723,16 +727,35 @@ void scope_tell_left(const struct report *reports, const struct unreceived *left
     scope.leftover = text.at;
 }
 
+/* At this cell's end: of the first that was found. */
+void scope_tell_misread(const struct report *reports, const struct record *received, int sent_at,
+                        bool wholes) {
+    struct text text = {.at = malloc(256), .room = 256};
+    if (!text.at || scope.misread) {
+        free(text.at);
+        return;
+    }
+    say(&text, "{\"source\":%d,\"dest\":%d,\"tag\":%d,\"integers\":%s,\"sent\":", received->peer,
+        scope.rank, received->tag, wholes ? "true" : "false");
+    say_origin(&text, &reports[received->peer], sent_at);
+    say(&text, ",\"received\":");
+    say_origin(&text, &reports[scope.rank], received->origin);
+    say(&text, "}");
+    scope.misread = text.at;
+}
+
 char *scope_settled_text(void) {
     static const char nothing[] = "\"unreceived\":[],\"untold\":0,\"partly\":null";
     struct text text = {.at = malloc(1024), .room = 1024};
     if (!text.at)
         return NULL;
-    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,%s}",
+    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"misread\":%s,%s}",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
-        scope.first ? scope.first : "null", scope.leftover ? scope.leftover : nothing);
+        scope.first ? scope.first : "null", scope.misread ? scope.misread : "null",
+        scope.leftover ? scope.leftover : nothing);
     free(scope.leftover);
-    scope.leftover = NULL;
+    free(scope.misread);
+    scope.leftover = scope.misread = NULL;
     return text.at;
 }
 

@@ -267,6 +267,7 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
         return;
     const int kept = uncounted ? 0 : scope_unclaimed(scope.size, reports, left, lefts);
     struct mismatch partly = scope_partly_entered(reports);
+    scope.partly = partly.found;
     const uint64_t messages = hash_of(left, kept);
     const uint64_t place = (uint64_t)partly.index << 32 | (uint32_t)partly.comm;
     if (kept == 0 && !uncounted)
@@ -288,8 +289,10 @@ static void speak(const struct report *reports, struct unreceived *left, int lef
     spoken_of = seen;
     scope.unclaimed = false;
     partly.in_step = strayed && scope_put_in_step();
-    if (partly.in_step)
+    if (partly.in_step) {
         spoken_of.place = 0;
+        scope.partly = false;
+    }
     if (speaker == scope.rank)
         scope_tell_left(reports, left, new_messages ? kept : 0, &partly);
 }
@@ -384,6 +387,7 @@ static bool hold_round(void) {
         scope_break(reports, left, lefts, &scope.verdict, kind);
         quiet_since = scope_now();
         spoken_of = (struct left){0};
+        scope.partly = false;
     }
     if (settled) {
         scope_lock();
@@ -573,6 +577,8 @@ static bool unsettled(bool first) {
     bool others = false;
     for (int r = 0; r < scope.size && scope.last; r++)
         others = others || (scope.last[r].state != IDLE && !scope.last[r].settling);
+    if (first && scope.partly)
+        return true;
     for (int i = 0; i < scope.n_comms; i++)
         if (first && scope.comms[i]->places > 0)
             return true;

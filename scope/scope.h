@@ -118,7 +118,8 @@ struct record {
     int cell;     /* ENTERED, PLACE: in which it was entered, of ENTERED the last */
     int origin;   /* WAITER, POSTED, PLACE: where the call was made; SENT: the last of them */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
-    long long given, taken; /* PLACE: bytes handed in and taken out; -1: they need not agree.
+    long long given, taken; /* SENT, RECEIVED: of the messages, of integers and of floating point.
+                               PLACE: bytes handed in and taken out; -1: they need not agree.
                                NEEDS, taken: receives that are complete and were not waited for */
     uint64_t balance; /* PLACE: of these, weighed by pairs of ranks, or of the root between two
                          groups; the ranks' sum has to be 0 */
@@ -233,6 +234,7 @@ struct op {
     int generation;
     bool scheduled;
     int kind, peer, tag, index, name, cell, origin;
+    char number; /* RECV: what kind of number it takes */
     bool persistent, active;
     bool counted;   /* it is complete, and its message is in the counts */
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
@@ -321,6 +323,7 @@ struct scope {
     long long never_completed; /* operations whose requests were freed while they were open */
     long long changed;      /* buffers that were changed while they were being sent */
     bool unhide;            /* what libraries keep in attributes may be out of step */
+    bool partly;    /* ranks had not all been in a collective, when that was last looked for */
     bool unclaimed; /* something is left over that nobody has spoken of yet */
     bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
     int settlings;           /* rounds held while it was settling */
@@ -369,6 +372,7 @@ struct scope {
     char *told;  /* the last break as text for Python */
     char *first; /* the first of this cell */
     char *leftover; /* what is left over that this rank is to speak of */
+    char *misread;  /* a message of this rank's whose numbers are others than were sent */
 };
 
 extern struct scope scope;
@@ -382,6 +386,7 @@ struct call {
     bool receives;
     bool left;
     bool complete; /* what it waited for was, though it was to be left */
+    bool early;    /* it ends with the first of its requests that fails */
     bool silent;   /* an error of the library's was not handed to the program's handler yet */
     long polls;
     struct thread *thread;
@@ -507,7 +512,8 @@ struct op *scope_first(void);
 struct op *scope_next(const struct op *op);
 
 /* counts.c */
-void scope_count(int row, int comm, int peer, int tag, int by);
+void scope_count(int row, int comm, int peer, int tag, int by, char number);
+char scope_number(MPI_Datatype type); /* 'i': integers, 'f': with a point, 0: not known (collectives.c) */
 void scope_settle_counts(const struct report *reports);
 void scope_forget_counts(void);
 void scope_count_rows(struct report *report, int *room);
@@ -642,6 +648,8 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
                 int renewed, bool failed);
 void scope_tell_inside(int name); /* this rank exits from within that call: says so */
 char *scope_call_words(int name); /* the collective it has entered last, if it was that call */
+void scope_tell_misread(const struct report *reports, const struct record *received, int sent_at,
+                        bool wholes);
 void scope_tell_left(const struct report *reports, const struct unreceived *left, int lefts,
                      const struct mismatch *partly);
 /* At the program's end. */

@@ -248,47 +248,89 @@ static const bool waits_on = false; /* it takes what is complete */
 #endif
 
 static int look_at(MPI_Request request, int *done, MPI_Status *status);
+static bool test_open(MPI_Request *request, int *done, MPI_Status *status, struct op *was,
+                      int *err);
+
+/* How far an MPI_Waitall has come. */
+struct all {
+    struct call *call;
+    MPI_Request *requests;
+    MPI_Status *statuses;
+    int count, err, told;
+    bool ends;  /* one has failed, and no other is waited for */
+    bool asked; /* all of them, so that whichever is not open has its status */
+};
+
+static bool test_one(struct all *all, int i) {
+    struct op was;
+    MPI_Status own = scope_no_status();
+    int done = 0, failed = MPI_SUCCESS;
+    if (!all->asked)
+        failed = scope_test(&all->requests[i], &done, &own, &was);
+    else if (!test_open(&all->requests[i], &done, &own, &was, &failed))
+        return true;
+    if (!done)
+        return false;
+    scope_copy_status(nth(all->statuses, i), &own);
+    status_error(&all->err, all->statuses, i, failed, true);
+    all->ends = all->ends || (all->err && !waits_on);
+    if (was.serial) {
+        scope_event_of(all->call, &was);
+        all->told++;
+    }
+    return true;
+}
+
+static bool is_dead(MPI_Request request) {
+    const struct op *op = scope_op_find(request);
+    return op && op->dead;
+}
+
+/* Where one that fails ends the call, it may be any: those from the i-th on are tested, too, about as
+ * often as the one before them. */
+static void ask_others(struct all *all, int i) {
+    if (waits_on || all->call->polls % (all->count - i + 1) != 0)
+        return;
+    for (; i < all->count; i++)
+        if (!is_dead(all->requests[i])) /* whoever waits for it is told so in its turn */
+            test_one(all, i);
+    all->asked = true;
+}
 
 /* All have to be complete, so they are waited for one after the other. */
 int MPI_Waitall(int count, MPI_Request requests[], MPI_Status statuses[]) {
     OBSERVE_GIVEN(HAS_MANY(count, requests) && HAS_STATUSES(count, statuses), Waitall,
                   MPI_COMM_WORLD, PMPI_Waitall(count, requests, statuses))
+    struct all all = {.call = &call, .requests = requests, .statuses = statuses, .count = count};
+    int left = MPI_SUCCESS;
     call.requests = requests;
     call.n_requests = count;
-    int err = MPI_SUCCESS, left = MPI_SUCCESS, told = 0;
-    bool some_failed = false;
+    call.early = !waits_on;
     for (int i = 0; i < count; i++) {
-        struct op was;
-        MPI_Status *const status = nth(statuses, i), own = scope_no_status();
-        const bool keeps = err && waits_on && requests[i] != MPI_REQUEST_NULL;
-        int done = 0, failed = MPI_SUCCESS;
+        MPI_Status *const status = nth(statuses, i), own;
+        const bool keeps = all.err && waits_on && requests[i] != MPI_REQUEST_NULL;
+        int done = 0;
         for (;;) {
-            const struct op *op = left ? scope_op_find(requests[i]) : NULL;
-            if (op && op->dead)
+            if (left && is_dead(requests[i]))
                 break; /* whoever waits for it again is told so */
-            failed = keeps ? look_at(requests[i], &done, &own)
-                           : scope_test(&requests[i], &done, &own, &was);
-            if (done || left || some_failed)
+            if (keeps)
+                look_at(requests[i], &done, &own);
+            else
+                done = test_one(&all, i);
+            if (done || left || all.ends)
                 break;
-            left = scope_pause(&call);
+            ask_others(&all, i + 1);
+            if (!all.ends)
+                left = scope_pause(&call);
         }
-        if (!left && (keeps || (some_failed && !done)) && status != MPI_STATUS_IGNORE)
+        if (!left && (keeps || (all.ends && !done)) && status != MPI_STATUS_IGNORE)
             status->MPI_ERROR = MPI_ERR_PENDING;
         call.requests = requests + i + 1;
         call.n_requests = count - i - 1;
-        if (!done || keeps)
-            continue;
-        scope_copy_status(status, &own);
-        status_error(&err, statuses, i, failed, true);
-        some_failed = some_failed || (err && !waits_on);
-        if (was.serial) {
-            scope_event_of(&call, &was);
-            told++;
-        }
     }
-    if (!told)
+    if (!all.told)
         scope_event(&call, c, NO_PEER, ANY_LABEL, 0, 0);
-    return scope_end(&call, c, left ? left : err);
+    return scope_end(&call, c, left ? left : all.err);
 }
 
 /* The errors of those that are complete, which stay their owner's. */

@@ -4735,11 +4735,14 @@ collectives.case(
     Cell(
         "value, total = np.full(1, rank + 1), np.zeros(1, int)\n"
         "comm.Allreduce(value, total)\n"
-        "if rank == 2: comm.Reduce(value, None, root=0)",
-        words=("rank 2 called MPI_Reduce", "ranks 0, 1 and 3 did not", "taken out"),
+        "if rank == 3: comm.Gather(value, None, root=0)",
+        words=("rank 3 called MPI_Gather", "ranks 0, 1 and 2 did not", "taken out"),
         check="total[0] == 10",
     ),
-    Cell("comm.Reduce(value, total, root=0)", check="total[0] == 10"),
+    Cell(
+        "all = np.zeros(4, int)\ncomm.Gather(10 * value, all, root=0)",
+        check="rank or list(all) == [10, 20, 30, 40]",
+    ),
 )
 collectives.case(
     "a nonblocking collective begun by one rank in a cell of all",
@@ -4749,6 +4752,61 @@ collectives.case(
         words=("rank 0 called MPI_Ibcast", "has to be that one"),
     ),
     Cell("if rank: request = comm.Ibcast(value, 0)\nrequest.Wait()", check="value[0] == 5"),
+)
+for name, kinds, send, receive in [
+    (
+        "an array of integers into one of doubles",
+        "ints to reals",
+        "Send(ints, {})",
+        "Recv(reals, {})",
+    ),
+    ("doubles into integers, nonblocking", "reals to ints", "Isend(reals, {})", "Irecv(ints, {})"),
+    (
+        "doubles into integers by persistent requests",
+        "reals to ints",
+        "Send_init(reals, {})",
+        "Recv_init(ints, {})",
+    ),
+]:
+    sent, taken = ("integers", "floating-point numbers")[:: 1 if kinds[0] == "i" else -1]
+    matching.case(
+        name,
+        "3.3.1: it ends well, and the numbers are wrong: who took them says so",
+        Cell(
+            "ints, reals = np.arange(3), np.zeros(3)\n"
+            f"call = comm.{send.format(1)} if rank == 0 else None\n"
+            f"call = comm.{receive.format(0)} if rank == 1 else call\n"
+            "if 'init' in str(type(call)) or isinstance(call, MPI.Prequest): call.Start()\n"
+            "if call: call.Wait()",
+            words=(f"rank 0 sent {sent}", f"rank 1 took them for {taken}", "the same dtype"),
+        ),
+        Cell("comm.Barrier()", words=(r"(?s)\A(?!.*Ringside)",)),
+    )
+matching.case(
+    "numbers of other kinds that a program may mean",
+    "nothing is said of them",
+    Cell(
+        """
+ints, reals, pair = np.arange(4), np.ones(4), np.zeros(2, complex)
+if rank == 0:
+    comm.Send(ints, 1, 1)
+    comm.Send(reals, 1, 1)
+    comm.Send(ints, 1, 2)
+    comm.Send(reals, 1, 3)
+    comm.Send(ints[:0], 1, 4)
+    comm.Send(ints.astype(np.int32), 1, 5)
+    comm.send(7, 1, 6)
+elif rank == 1:
+    comm.Recv(ints, 0, 1)
+    comm.Recv(reals, 0, 1)
+    comm.Recv(bytearray(32), 0, 2)
+    comm.Recv(pair, 0, 3)
+    comm.Recv(reals, 0, 4)
+    comm.Recv(np.zeros(4, np.uint32), 0, 5)
+    comm.recv(source=0, tag=6)
+""",
+        words=(r"(?s)\A(?!.*Ringside)",),
+    ),
 )
 matching.case(
     "a message left over, and then another in its place",

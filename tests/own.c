@@ -332,6 +332,31 @@ static void one_fails(const int order[3]) {
     }
 }
 
+#ifdef OPEN_MPI
+/* It ends with the first that fails, be it the last of very many and while it waits. */
+static void last_fails(void) {
+    enum { N = 20000 };
+    static MPI_Request many[N + 1];
+    for (int i = 0; i <= N && rank == 0; i++)
+        MPI_Irecv(in, 1, MPI_INT, 1, i < N ? 2 : 1, W, &many[i]);
+    MPI_Barrier(W);
+    if (rank == 0) {
+        const int err = MPI_Waitall(N + 1, many, MPI_STATUSES_IGNORE);
+        printf("Waitall of many: %d [%s] [%s]\n", class_of(err),
+               many[0] == MPI_REQUEST_NULL ? "null" : "kept",
+               many[N] == MPI_REQUEST_NULL ? "null" : "kept");
+        MPI_Send(out, 1, MPI_INT, 1, 77, W);
+        printf("again %d\n", class_of(MPI_Waitall(N, many, MPI_STATUSES_IGNORE)));
+    } else {
+        usleep(300000); /* that the other waits it does not say */
+        MPI_Send(out, 2, MPI_INT, 0, 1, W);
+        MPI_Recv(in, 1, MPI_INT, 0, 77, W, MPI_STATUS_IGNORE);
+        for (int i = 0; i < N; i++)
+            MPI_Send(out, 1, MPI_INT, 0, 2, W);
+    }
+}
+#endif
+
 /* A group of which not all are in the communicator: an error where the caller is in it. */
 static void foreign_group(void) {
     MPI_Comm half, made = MPI_COMM_NULL;
@@ -358,7 +383,7 @@ static void wrong_counts(void) {
 int main(int argc, char **argv) {
     static const char *const sets[] = {"g",  "t",  "n",  "i",  "j",  "k",  "s",  "b",  "gt", "tg",
                                        "gn", "ni", "tn", "gs", "gp", "tp", "pt", "jk", "ii", "gtn"};
-    static const int orders[][3] = {{0, 1, 2}, {1, 2, 0}, {1, 0, 2}};
+    static const int orders[][3] = {{0, 1, 2}, {1, 2, 0}, {1, 0, 2}, {2, 1, 0}, {0, 2, 1}};
     const char *what = argc > 1 ? argv[1] : "";
     setvbuf(stdout, NULL, _IOLBF, 0);
     const int asked = argc > 2 ? atoi(argv[2]) : 0;
@@ -392,6 +417,9 @@ int main(int argc, char **argv) {
     if (strcmp(what, "two") == 0) {
         for (size_t i = 0; i < sizeof orders / sizeof *orders; i++)
             one_fails(orders[i]);
+#ifdef OPEN_MPI
+        last_fails();
+#endif
         foreign_group();
         jumps();
     }

@@ -168,7 +168,8 @@ def _fault(cell, shown, verdict, text: str) -> str:
     from ringside import errors
 
     kind = verdict.kind if verdict is not None else None
-    missing = [word for word in cell.words if not re.search(word, text)]
+    in_one = " ".join(text.split())  # as it is wrapped for the width of a cell
+    missing = [word for word in cell.words if not re.search(word, in_one)]
     if cell.truth == "right":
         if shown.error is not None:
             return f"{type(shown.error).__name__}, verdict {kind}"

@@ -80,6 +80,14 @@ def test_two_runs_agree_to_the_last_bit():
     pd.testing.assert_frame_equal(one, two)
 
 
+def test_all_ranks_leave_a_fence_at_one_moment():
+    """Else each of a thousand ranks begins to put alone, and the bandwidths are shared out anew."""
+    events = simulate.events("halo", "put_fence", ranks=24, nodes=3)
+    fences = events[events["call"] == "MPI_Win_fence"]
+    assert len(fences) == 4 * 24
+    assert fences["end"].nunique() == 4
+
+
 def test_a_modelled_collective_takes_the_time_of_the_messages_it_stands_for():
     variants = ["irecv_isend_waitall", *machine.MODELLED]
     table = simulate.run("halo", variants, ranks=8, nodes=2)

@@ -185,6 +185,8 @@ class RingsideKernel(IPythonParallelKernel):
         if end["unreceived"]:
             left = waitfor.left_by_cell(end["unreceived"], end["untold"])
             print(*in_lines(left), sep="\n", file=sys.stderr)
+        if end["misread"]:
+            print(*in_lines(waitfor.misread(end["misread"])), sep="\n", file=sys.stderr)
         if end["partly"]:
             print(*in_lines(waitfor.partly(end["partly"])), sep="\n", file=sys.stderr)
         if not end["broken"]:

@@ -107,7 +107,8 @@ def settle(limit: float, failed: bool) -> dict:
     while the ranks compare what they did, and says whether a break happened in this cell
     (`broken`, `generation`, its `report`), whether a call of this rank `raised` it, and, where no
     rank's cell failed, which messages are `unreceived` and which collective only some ranks have
-    been in (`partly`, or None)."""
+    been in (`partly`, or None). `misread`: a message whose numbers this rank took for another
+    kind than was sent, or None."""
     return _text(_scope().scope_settle, limit, failed)
 
 

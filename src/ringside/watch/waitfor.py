@@ -138,6 +138,19 @@ def left_by_cell(messages: Sequence[dict], untold: int = 0) -> str:
     )
 
 
+def misread(message: dict) -> str:
+    """One line on a message that was received as another kind of number than it was sent."""
+    kinds = ["floating-point numbers", "integers"]
+    sent, received = reversed(kinds) if message["integers"] else kinds
+    places = [origins.words(message[end]) for end in ("sent", "received")]
+    at = [f" {origins.at(place)}" if place else "" for place in places]
+    return (
+        f"{PREFIX} rank {message['source']} sent {sent}{at[0]}, and rank {message['dest']} took "
+        f"them for {received}{at[1]} (tag {message['tag']}): its numbers are wrong. Give both "
+        "arrays the same dtype."
+    )
+
+
 def half_entered(place: dict) -> str:
     """The beginning of a sentence on a collective that not all ranks have been in."""
     called = {}
