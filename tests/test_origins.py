@@ -289,3 +289,13 @@ def test_a_program_in_python_has_its_lines(tmp_path):
     assert set(pd.read_csv(tmp_path / "calls.csv")["line"]) == {place}
     said = json.loads((tmp_path / "calls.json").read_text())["traceEvents"]
     assert {call["args"]["line"] for call in said if call["name"] == "MPI_Isend"} == {place}
+
+
+def test_the_end_of_a_program_is_in_no_line(tmp_path):
+    text = PROGRAM.replace("    give()\n", "    give()\nelse:\n    comm.Ibcast(bytearray(1))\n")
+    (tmp_path / "give.py").write_text(text)
+    command = [sys.executable, "-m", "ringside", "run", "-n", "2", "give.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
+    said = done.stderr.splitlines()
+    assert "  rank 0: MPI_Finalize" in said, done.stderr
+    assert "  rank 1: MPI_Ibcast, root 0, 1 B, give.py:11" in said, done.stderr
