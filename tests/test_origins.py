@@ -137,7 +137,7 @@ def test_calls_that_do_not_fit_are_told_with_their_lines(cluster, view):
 
 
 def test_the_picture_of_a_verdict_names_the_lines(cluster, view):
-    for code, call in (("ring(5_000_000)", "MPI_Send\nline 9\nfor "), (UNLIKE, "8 B\nline 4")):
+    for code, call in (("ring(5_000_000)", "MPI_Send\nline 9\nfor "), (UNLIKE, "B\nline 4")):
         stuck_in(cluster, code)
         axes = draw.wait_for(cluster.verdict)
         said = next(text.get_text() for text in axes.texts if text.get_gid() == "call 0")
