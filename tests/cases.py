@@ -4690,6 +4690,15 @@ waiting.start()
     Cell("comm.send(rank, right, 99)\nwaiting.join()", check="heard == [left]"),
 )
 after.case(
+    "twelve thousand lines",
+    "the first are shown, and how many more there are; what the ranks say besides is not lost",
+    Cell(
+        "for line in range(12_000): print(line)\nif rank == 1: comm.send(rank, 0, 7)",
+        words=(r"\b999 Ringside: 11,000 more lines", "sent and not received"),
+    ),
+    Cell("print(12)\nif rank == 0: comm.recv()", words=(r"\b12\b", r"(?s)\A(?!.*Ringside)")),
+)
+after.case(
     "MPI.Finalize in a cell",
     "it would end MPI for all cells to come",
     Cell("MPI.Finalize()", "error", words=("leave it out",)),

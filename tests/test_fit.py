@@ -246,6 +246,7 @@ def ring(nbytes, ranks, logarithmic):
     return 3e-6 + 2e-10 * nbytes + 1e-10 * nbytes * (np.log(ranks) if logarithmic else ranks)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("logarithmic", [False, True])
 def test_scaling_intervals_hold_the_truth_as_often_as_claimed(logarithmic):
     """Catches wrong columns, biased weights and a prediction that forgets the new point's noise."""

@@ -77,7 +77,7 @@ def possible(method: str, dims: tuple) -> bool:
     return method != "redblack" or all(size == 1 or size % 2 == 0 for size in dims)
 
 
-@pytest.mark.parametrize("n", GRIDS)
+@pytest.mark.parametrize("n", [pytest.param(n, marks=[pytest.mark.long] * (n > 8)) for n in GRIDS])
 def test_every_method_fills_the_halos_of_every_grid(n, tmp_path):
     program = f"""{ORACLE}
 for dims in [None, *{GRIDS[n]}]:

@@ -18,6 +18,7 @@ ON_NODES = ("09-on-a-cluster",)  # run on the login node of a Slurm
 # For minutes; and 09 on a Slurm of its own. Without SimGrid lesson 10 takes less than one.
 LONG = (
     "02-ring-the-parity-fix",
+    "03-ring-overlap",
     "04-ping-pong",
     "05-ring-shift-and-scaling",
     "06-halo-swapping",

@@ -118,7 +118,7 @@ return [...document.querySelectorAll(".pdf-page > section")].map(page => [
 """
 
 
-def test_a_page_on_paper_is_as_on_the_wall(decks, browser):
+def test_a_page_on_paper_is_as_on_the_wall(browser, decks):
     """What `make slides PDF=1` prints: reveal.js has a style of its own for it."""
     from selenium.webdriver.support.wait import WebDriverWait
 
@@ -134,7 +134,7 @@ def test_a_page_on_paper_is_as_on_the_wall(decks, browser):
 
 
 @pytest.mark.parametrize("lesson", LESSONS, ids=lambda path: path.stem)
-def test_every_slide_is_whole_and_nothing_is_fetched(decks, browser, lesson):
+def test_every_slide_is_whole_and_nothing_is_fetched(browser, decks, lesson):
     opened(browser, decks / f"{lesson.stem}.html")
     slides, found = browser.execute_script(LOOK)
     assert slides > 5
@@ -147,13 +147,13 @@ def test_every_slide_is_whole_and_nothing_is_fetched(decks, browser, lesson):
     assert not errors, errors
 
 
-def test_the_index_leads_to_every_deck(decks, browser):
+def test_the_index_leads_to_every_deck(browser, decks):
     browser.get((decks / "index.html").as_uri())
     links = browser.execute_script("return [...document.links].map(a => a.href)")
     assert links == [(decks / f"{lesson.stem}.html").as_uri() for lesson in LESSONS]
 
 
-def test_what_is_to_be_predicted_comes_with_the_next_key(decks, browser):
+def test_what_is_to_be_predicted_comes_with_the_next_key(browser, decks):
     """The output of a folded cell is a fragment: not to be seen when its slide opens."""
     opened(browser, decks / f"{LESSONS[0].stem}.html")
     shown = browser.execute_script("""

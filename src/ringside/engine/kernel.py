@@ -159,6 +159,7 @@ class RingsideKernel(IPythonParallelKernel):
         self.lost_thread = None
         scope.cell("")
         scope.busy(True, self.get_parent()["metadata"].get("cell", self._cell))
+        output.limit()
         self.running = True
 
     def _end(self):
@@ -178,6 +179,7 @@ class RingsideKernel(IPythonParallelKernel):
     def _settled(self, reply: dict, method: str) -> dict:
         """The cell's reply once the ranks have compared what they did in it."""
         self.running = False
+        output.unlimit()
         if reply["status"] == "error" and (shown := self.shell.shown) is not None:
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
             reply["engine_info"]["notes"] = getattr(shown, "__notes__", [])
