@@ -250,13 +250,15 @@ static bool is_library(const char *file) {
 
 /* "12\tshift\t/home/me/ring.py" */
 static int line_of_python(const char *code, const char *at) {
-    char file[TEXT / 2], name[TEXT / 4], text[TEXT];
-    spell(file, sizeof file, word(code, FILENAME));
-    if (is_library(file))
+    char path[8 * TEXT], name[TEXT / 4], text[TEXT];
+    spell(path, sizeof path, word(code, FILENAME));
+    if (is_library(path))
         return PASSED_BY;
     spell(name, sizeof name, word(code, NAME));
     const int line = python.line((object)(uintptr_t)code, (int)(at - code) - python.first);
-    snprintf(text, sizeof text, "%d\t%s\t%s", line, name, file);
+    const char *const last = strrchr(path, '/');
+    const char *file = strlen(path) > TEXT / 2 && last ? last + 1 : path;
+    snprintf(text, sizeof text, "%d\t%s\t%.*s", line, name, TEXT / 2, file);
     return number_of(text);
 }
 
@@ -296,19 +298,24 @@ static int in_python(void) {
     return NOWHERE;
 }
 
-/* "0x1234\t/home/me/ring", as `addr2line` wants them: of the call, behind which `at` lies. */
-static int address(const char *at) {
+bool scope_address(const void *at, char text[SCOPE_ORIGIN]) {
     Dl_info own, there;
-    char text[TEXT];
     if (!dladdr(&scope, &own) || !dladdr(at, &there) || there.dli_fbase == own.dli_fbase ||
         !there.dli_fname)
-        return NOWHERE;
-    if (strstr(there.dli_fname, "-packages/mpi4py/") || strstr(there.dli_fname, "/libffi"))
-        return PASSED_BY; /* Python has called these */
+        return false;
     const ElfW(Ehdr) *header = there.dli_fbase;
     /* A program of fixed addresses is named by them. */
     const char *base = header->e_type == ET_EXEC ? NULL : (const char *)there.dli_fbase;
-    snprintf(text, sizeof text, "%#tx\t%s", at - 1 - base, there.dli_fname);
+    const int n = snprintf(text, TEXT, "%#tx\t%s", (const char *)at - 1 - base, there.dli_fname);
+    return n < TEXT;
+}
+
+static int in_c(const void *at) {
+    char text[TEXT];
+    if (!scope_address(at, text))
+        return NOWHERE;
+    if (strstr(text, "-packages/mpi4py/") || strstr(text, "/libffi"))
+        return PASSED_BY; /* Python has called these */
     return number_of(text);
 }
 
@@ -316,7 +323,7 @@ int scope_origin(const void *caller) {
     struct site *s = site_of(NULL, caller);
     if (s->code || s->at != caller) {
         free(s->lines);
-        *s = (struct site){.at = caller, .origin = address(caller)};
+        *s = (struct site){.at = caller, .origin = in_c(caller)};
     }
     return s->origin == PASSED_BY ? in_python() : s->origin;
 }

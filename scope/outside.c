@@ -202,23 +202,14 @@ static bool python_lines(FILE *to) {
     return true;
 }
 
-/* Elsewhere: return addresses, as `addr2line` wants them. */
-static void address(FILE *to, const void *at) {
-    Dl_info own, where;
-    if (!dladdr(&scope, &own) || !dladdr(at, &where) || where.dli_fbase == own.dli_fbase ||
-        !where.dli_fname)
-        return;
-    const ElfW(Ehdr) *header = where.dli_fbase;
-    /* One lies behind its call; a program of fixed addresses is named by them. */
-    const char *base = header->e_type == ET_EXEC ? NULL : (const char *)where.dli_fbase;
-    fprintf(to, "%#tx\t%s\n", (const char *)at - 1 - base, where.dli_fname);
-}
-
+/* Elsewhere: return addresses. */
 static void addresses(FILE *to) {
     void *at[FRAMES];
+    char text[SCOPE_ORIGIN];
     const int frames = backtrace(at, FRAMES);
     for (int i = 0; i < frames; i++)
-        address(to, at[i]);
+        if (scope_address(at[i], text))
+            fprintf(to, "%s\n", text);
 }
 
 /* Of this thread. Returns whether the program is one in Python. */

@@ -663,6 +663,8 @@ char *scope_settled_text(void);
 enum { SCOPE_ORIGIN = 1024 };
 int scope_origin(const void *caller);
 void scope_say_origin(int origin, char text[SCOPE_ORIGIN]);
+/* The text of an address in C, of the call behind which it lies. False: the scope's own, or nobody's. */
+bool scope_address(const void *at, char text[SCOPE_ORIGIN]);
 void scope_learn_python(void); /* MPI begins: how Python's frames are made */
 
 /* drain.c */

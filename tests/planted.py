@@ -631,6 +631,28 @@ FAULTS = {
         "A new version of the lessons writes over what a reader has written.",
         ["test_copies.py::test_what_a_reader_has_written_is_never_lost"],
     ),
+    # ---- lines ----
+    "origins: code that comes and goes": Fault(
+        "scope/origins.c",
+        "memcmp(s->lines, lines + BYTES, s->size) == 0;",
+        "s->size > 0;",
+        "A call is told with the line of a function that lay in the same place before.",
+        ["test_origins.py::test_lines_of_code_that_comes_and_goes"],
+    ),
+    "origins: of the call, not of the one before": Fault(
+        "scope/state.c",
+        "    scope.origin = 0; /* until the call says where it was made */\n",
+        "",
+        "An MPI_Finalize is told with the line of the call before it.",
+        ["test_origins.py::test_the_end_of_a_program_is_in_no_line"],
+    ),
+    "origins: kernels": Fault(
+        "kernels/Makefile",
+        " -fno-optimize-sibling-calls",
+        "",
+        "A kernel's last call is told with a line of the scaffold, whatever the variant.",
+        ["test_origins.py::test_events_of_c_have_their_lines"],
+    ),
     # ---- found by the cases ----
     "windows: a post that comes early": Fault(
         "scope/windows.c",

@@ -434,7 +434,22 @@ def once_round(comm, mine):
 """
     rule, text = judged(EXERCISES["01-token"], cell, 1)
     assert rule == "leaves no message over"
-    assert "from rank 0 to rank 1 (tag 9, 8 B)" in text
+    assert "from rank 0 to rank 1 (tag 9, 8 B), line 14" in text
+
+
+def test_a_deadlock_names_the_line_of_the_cell():
+    cell = """
+def once_round(comm, mine):
+    def receive():
+        return comm.recv(source=comm.rank - 1)
+
+    return mine + receive() if comm.rank else mine
+"""
+    rule, text = judged(EXERCISES["01-token"], cell, 1)
+    assert rule == "ends"
+    assert "MPI_Mprobe from rank 0 (any tag), line 4 of your cell, in receive" in " ".join(
+        text.split()
+    )
 
 
 def test_the_communicator_that_is_given_is_to_be_used():

@@ -1,12 +1,20 @@
 """Where a call was made: the line of a cell, of its C, of a kernel, of a program in Python."""
 
+import json
+import subprocess
+import sys
 from pathlib import Path
 
+import notebook
+import pandas as pd
 import pytest
 from cells import run
+from IPython.utils.capture import capture_output
+from matplotlib import pyplot
 from ranks import needs_lines
 
 import ringside
+from ringside import draw
 from ringside.cluster import magic
 
 LIMIT = 60
@@ -22,6 +30,7 @@ def ring(n):
     comm.Send(outgoing, (rank + 1) % size)
     comm.Recv(incoming, (rank - 1) % size)
 """
+UNLIKE = "if rank == 2:\n  comm.Barrier()\nelse:\n  comm.Bcast(np.ones(1))"
 STUCK_IN_C = """#include <mpi.h>
 
 static int receive(double *x, int from, MPI_Comm comm)
@@ -47,7 +56,7 @@ def stuck_in(cluster, code: str) -> str:
     """What is said of rank 0 in the verdict on a cell."""
     with pytest.raises(ringside.errors.Left) as caught:
         run(cluster, code, LIMIT)
-    return next(line for line in str(caught.value).splitlines() if "rank 0: " in line)
+    return next((line for line in str(caught.value).splitlines() if "rank 0: " in line), "")
 
 
 # ---- verdicts ----
@@ -121,15 +130,19 @@ def test_a_verdict_names_variant_and_line_of_a_kernel(cluster, view, variant, ca
 
 def test_calls_that_do_not_fit_are_told_with_their_lines(cluster, view):
     with pytest.raises(ringside.errors.Mismatch) as caught:
-        run(cluster, "if rank == 2:\n  comm.Barrier()\nelse:\n  comm.Bcast(np.ones(1))", LIMIT)
+        run(cluster, UNLIKE, LIMIT)
     lines = str(caught.value).splitlines()
     assert "  rank 2: MPI_Barrier, line 2 of the cell" in lines
     assert any(line.endswith("8 B, line 4 of the cell") for line in lines)
 
 
 def test_the_picture_of_a_verdict_names_the_lines(cluster, view):
-    stuck_in(cluster, "ring(5_000_000)")
-    assert {edge.label for edge in cluster.verdict.edges} == {"Send tag 0, 40 MB, line 9"}
+    for code, call in (("ring(5_000_000)", "MPI_Send\nline 9\nfor "), (UNLIKE, "B\nline 4")):
+        stuck_in(cluster, code)
+        axes = draw.wait_for(cluster.verdict)
+        said = next(text.get_text() for text in axes.texts if text.get_gid() == "call 0")
+        pyplot.close(axes.get_figure())
+        assert call in said
 
 
 # ---- events and notices ----
@@ -196,3 +209,93 @@ def test_events_of_c_have_their_lines(cluster, view):
     lines = set(lines_of(cluster))
     assert ("MPI_Send", f"{line_of_kernel('MPI_Send(')}, in blocking") in lines
     assert ("MPI_Recv", f"{line_of_kernel('MPI_Recv(')}, in blocking") in lines
+
+
+def test_a_message_left_over_names_the_line_that_sent_it(cluster, view):
+    code = "if rank == 0:\n  for n in range(3):\n    comm.isend(n, dest=1, tag=4)"
+    with capture_output() as shown:
+        cluster.view.execute(code).display_outputs()
+    told = " ".join((shown.stdout + shown.stderr).split())
+    assert "3 messages from rank 0 to rank 1 (tag 4), sent in line 3 of the cell." in told
+    run(cluster, "if rank == 1:\n  for n in range(3): comm.recv(source=0)", LIMIT)
+
+
+def test_what_was_begun_in_an_earlier_cell_is_told_with_its_line(cluster, view):
+    run(cluster, "#\nif rank == 1: pending = comm.Irecv(np.zeros(1), 2)", LIMIT)
+    with pytest.raises(ringside.Deadlock) as caught:
+        run(cluster, "if rank == 0: comm.recv(source=0)", LIMIT)
+    begun = "What rank 1 had begun in line 2 of an earlier cell and not completed was taken out"
+    assert begun in str(caught.value)
+
+
+LOOKED_ON = """
+import notebook
+shown = notebook.Notebook(2)
+shown.px("from mpi4py import MPI\\ncomm = MPI.COMM_WORLD\\nother = 1 - comm.rank", 60)
+shown.px("def swap():\\n    return comm.recv(source=other)", 60)
+for cell in ("\\nswap()", "#\\ncomm.isend(1, dest=other)", "comm.rank or comm.Bcast(bytearray(1))"):
+    cell = shown.px(cell, 60)
+    print(" ".join(str(cell.error or cell.text).split()))
+shown.cluster.stop()
+"""
+
+
+@pytest.mark.parametrize("looks", [notebook.as_a_person, notebook.as_nbval])
+def test_lines_are_counted_as_in_the_notebook(looks, tmp_path):
+    """There a cell's first line is its `%%px`."""
+    done = subprocess.run(
+        [sys.executable, "-c", LOOKED_ON],
+        env=looks() | {"IPYTHONDIR": str(tmp_path), "PYTHONPATH": str(Path(__file__).parent)},
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+        check=True,
+    )
+    verdict, left, partly = done.stdout.splitlines()[-3:]
+    assert (
+        "rank 0: MPI_Mprobe from rank 1 (any tag), line 3 of the cell that defines swap" in verdict
+    )
+    assert "1 message from rank 0 to rank 1 (tag 0), sent in line 3 of the cell" in left
+    assert "rank 0 called MPI_Bcast, root 0, 1 B (line 2 of the cell), and rank 1 did not" in partly
+
+
+# ---- `ringside run` ----
+
+
+PROGRAM = """from mpi4py import MPI
+comm = MPI.COMM_WORLD
+
+def give():
+    for _ in range(2):
+        comm.Isend(bytes(1), 1).Free()
+
+if comm.rank == 0:
+    give()
+"""
+
+
+def test_a_program_in_python_has_its_lines(tmp_path):
+    (tmp_path / "give é.py").write_text(PROGRAM)
+    command = [sys.executable, "-m", "ringside", "run", "-n", "2", "--events", "calls.csv"]
+    done = subprocess.run(
+        [*command, "--trace", "calls.json", "give é.py"],
+        cwd=tmp_path,
+        capture_output=True,
+        text=True,
+        timeout=LIMIT,
+    )
+    place = "give é.py:6, in give"
+    assert f"to rank 1 (tag 0), sent at {place}, when the program ended." in done.stderr
+    assert set(pd.read_csv(tmp_path / "calls.csv")["line"]) == {place}
+    said = json.loads((tmp_path / "calls.json").read_text())["traceEvents"]
+    assert {call["args"]["line"] for call in said if call["name"] == "MPI_Isend"} == {place}
+
+
+def test_the_end_of_a_program_is_in_no_line(tmp_path):
+    text = PROGRAM.replace("    give()\n", "    give()\nelse:\n    comm.Ibcast(bytearray(1))\n")
+    (tmp_path / "give.py").write_text(text)
+    command = [sys.executable, "-m", "ringside", "run", "-n", "2", "give.py"]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=LIMIT)
+    said = done.stderr.splitlines()
+    assert "  rank 0: MPI_Finalize" in said, done.stderr
+    assert "  rank 1: MPI_Ibcast, root 0, 1 B, give.py:11" in said, done.stderr

@@ -351,6 +351,11 @@ def test_a_collective_that_not_all_have_been_in_is_one_line():
     assert "MPI_Barrier on communicator 2, and ranks 2 and 3 did not" in waitfor.partly(
         place | {"comm": 2, "missing": [2, 3]}
     )
+    lines = {"0": "3\tf\t", "1": "5\t<module>\t/tmp/ipykernel_7/1.py"}
+    assert (
+        "rank 0 called MPI_Barrier (line 3 of the cell, in f), rank 1 called MPI_Barrier (line 5 "
+        "of an earlier cell), and rank 3 did not"
+    ) in waitfor.partly(place | {"origins": lines})
 
 
 def test_what_is_not_judged_is_said_beside_the_call():

@@ -106,9 +106,29 @@ def _where_not_zero(counts: list[int], what: str, whats: str) -> str | None:
 
 def _incomplete(trial: Trial) -> str | None:
     what = "was begun and never waited for"
-    return _where_not_zero(
+    found = _where_not_zero(
         _by_rank(trial, "open"), f"operation {what}", "operations were begun and never waited for"
     )
+    which = list(dict.fromkeys(_never_waited_for(trial.events)))
+    return f"{found}: {', '.join(which[:3])}" if found and which else found
+
+
+def _never_waited_for(events) -> list[str]:
+    """Which calls have begun what no call completes, each with its line."""
+    begun, done = {}, set()
+    for row in events.itertuples(index=False):
+        kind, key = family(row.call), (row.rank, row.request)
+        if kind == "wait":
+            done.add(key)
+        elif row.request > 0 and kind != "sendrecv":
+            begun.setdefault(key, row)
+    return [f"{row.call}{_in_line(row)}" for key, row in begun.items() if key not in done]
+
+
+def _in_line(noted) -> str:
+    """Where a call was made, a message sent, behind its name."""
+    line = getattr(noted, "line", "").partition(", in ")[0]
+    return f", {line}" if line else ""
 
 
 def _changed(trial: Trial) -> str | None:
@@ -121,7 +141,10 @@ def _changed(trial: Trial) -> str | None:
 
 def _left_over(trial: Trial) -> str | None:
     left = [m for m in messages(list(trial.events.itertuples(index=False))) if m.end is None]
-    words = [f"from rank {m.source} to rank {m.dest} (tag {m.tag}, {size(m.bytes)})" for m in left]
+    words = [
+        f"from rank {m.source} to rank {m.dest} (tag {m.tag}, {size(m.bytes)}){_in_line(m)}"
+        for m in left
+    ]
     return "sent and not received: " + ", ".join(words[:3]) if words else None
 
 

@@ -27,7 +27,7 @@ from ringside.draw.page import (
     rank_words,
     sentence,
 )
-from ringside.watch import waitfor
+from ringside.watch import origins, waitfor
 
 # state of a rank: (words in the legend, corners of the shape (0 = circle), colour, hatch)
 STATES = {
@@ -493,7 +493,7 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
     if n <= LABELLED:
         waiting = [state for state in states if state["state"] in waitfor.WAITING]
         beside = {state["rank"]: _call(state) for state in waiting}
-        lines = waitfor.made_at(verdict_or_states.report, cell=False) if calls else {}
+        lines = waitfor.made_at(verdict_or_states.report, origins.short) if calls else {}
         for rank, call in calls.items():
             beside[rank] = "\n".join([textwrap.fill(call, 20), *filter(None, [lines.get(rank)])])
         _label(ax, places, radius, unit, beside, {} if once else words, bends)
@@ -524,8 +524,9 @@ def wait_for(verdict_or_states: Any, n: int | None = None, ax: Axes | None = Non
 
 
 def _call(state: dict) -> str:
-    """The call in which a rank waits, and for how long."""
-    return f"{state['call']}\nfor {duration(state['since'])}"
+    """The call in which a rank waits, in which line, and for how long."""
+    line = origins.short(waitfor.threads(state)[0].get("origin", ""))
+    return "\n".join(filter(None, [state["call"], line, f"for {duration(state['since'])}"]))
 
 
 def _missing(labels: list[str]) -> list[str]:

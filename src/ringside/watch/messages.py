@@ -32,7 +32,8 @@ def family(call: str) -> str:
 class Message(NamedTuple):
     """A send and where it ended: ``end`` is None if no receive of it finished.
 
-    ``sure``: which receive it was follows from MPI's order alone.
+    ``sure``: which receive it was follows from MPI's order alone. ``line``: where it was sent, ""
+    where not known.
     """
 
     source: int
@@ -42,6 +43,7 @@ class Message(NamedTuple):
     bytes: int
     tag: int
     sure: bool
+    line: str = ""
 
 
 def _transfers(rows: list) -> tuple[list, list]:
@@ -118,8 +120,9 @@ def messages(rows: list) -> list[Message]:
         if heads:
             ends[id(waiting[min(heads)[2]].popleft())] = end
     return [
-        Message(s.rank, s.peer, s.start, None if end == math.inf else end, s.bytes, s.tag, sure)
+        Message(s.rank, s.peer, s.start, end, s.bytes, s.tag, sure, getattr(s, "line", ""))
         for s in sends
         for end in [ends.get(id(s), math.inf)]
+        for end in [None if end == math.inf else end]
         for sure in [(s.peer, s.comm, s.rank, s.tag) not in doubtful]
     ]

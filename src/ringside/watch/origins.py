@@ -31,11 +31,11 @@ C_CELL = "cell"  # what the C of a cell is compiled as (ringside.cfunctions)
 def words(origin: str, cell: bool = True) -> str:
     """ "line 4 of the cell, in shift", "ring.c:12, in shift"; "" where nothing is known. `cell`:
     False leaves out which cell it is."""
-    fields = os.fsdecode(origin.encode("latin-1")).split("\t")
+    fields = os.fsdecode(origin.encode("latin-1", errors="replace")).split("\t")
     match fields:
-        case [line, function, file]:
+        case [line, function, file] if line.isdecimal():
             return python(line, file, function, cell)
-        case [address, binary]:
+        case [address, binary] if address.startswith("0x"):
             return in_c(address, binary, cell)
     return ""
 
@@ -46,6 +46,11 @@ def with_lines(events: DataFrame, noted: list[str]) -> DataFrame:
     told = {number: words(noted[number - 1], cell=False) for number in known}
     lines = events["origin"].map(told).fillna("").astype(object)
     return events.drop(columns="origin").assign(line=lines)
+
+
+def short(origin: str) -> str:
+    """ "line 4", "ring.c:12", for a picture."""
+    return words(origin, cell=False).partition(", in ")[0]
 
 
 def at(place: str) -> str:

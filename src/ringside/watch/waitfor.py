@@ -154,12 +154,12 @@ def misread(message: dict) -> str:
 def half_entered(place: dict) -> str:
     """The beginning of a sentence on a collective that not all ranks have been in."""
     called = {}
+    where = "" if place["comm"] == 0 else f" on communicator {place['comm']}"
     for rank, call in place["entered"].items():
         line = origins.words(place.get("origins", {}).get(rank, ""))
-        called.setdefault(call + (f" ({line})" if line else ""), []).append(int(rank))
+        called.setdefault(call + where + (f" ({line})" if line else ""), []).append(int(rank))
     did = ", ".join(f"{in_words(ranks)} called {call}" for call, ranks in called.items())
-    where = "" if place["comm"] == 0 else f" on communicator {place['comm']}"
-    return f"{PREFIX} {did}{where}, and {in_words(place['missing'])} did not"
+    return f"{PREFIX} {did}, and {in_words(place['missing'])} did not"
 
 
 def partly(place: dict) -> str:
@@ -249,7 +249,7 @@ def edges(states: Sequence[dict]) -> tuple[Edge, ...]:
                 enough = thread["mode"] == "any" or _from_anyone(need)
                 for target in need.get("targets", ()):
                     pair = state["rank"], target
-                    label = found[pair].label if pair in found else _label(thread, need)
+                    label = found[pair].label if pair in found else _label(thread["call"], need)
                     enough = enough and (pair not in found or found[pair].enough)
                     found[pair] = Edge(*pair, label, enough)
     return tuple(found.values())
@@ -392,15 +392,15 @@ def _from_anyone(need: dict) -> bool:
     return need["kind"] in ("recv", "probe") and need["peer"] == ANY
 
 
-def _label(thread: dict, need: dict) -> str:
+def _label(call: str, need: dict) -> str:
     tag = "any tag" if need["tag"] == ANY else f"tag {need['tag']}"
-    words = thread["call"].removeprefix("MPI_")
-    if need["kind"] in ("send", "recv", "probe"):
-        words += f" {tag}"
-    if need["kind"] == "send":
-        words += f", {size(need['bytes'])}"
-    place = origins.words(thread.get("origin", ""), cell=False).partition(", in ")[0]
-    return words + (f", {place}" if place else "")
+    name = call.removeprefix("MPI_")
+    match need["kind"]:
+        case "send":
+            return f"{name} {tag}, {size(need['bytes'])}"
+        case "recv" | "probe":
+            return f"{name} {tag}"
+    return name
 
 
 def circle(arrows: Sequence[Edge]) -> list[int]:
@@ -550,10 +550,10 @@ def entered(report: dict) -> dict[int, str]:
     return {rank: in_units.sub(lambda n: size(int(n[1])), words) for rank, words in found}
 
 
-def made_at(report: dict, cell: bool = True) -> dict[int, str]:
+def made_at(report: dict, say=origins.words) -> dict[int, str]:
     """Where these calls were made, as far as that is known."""
     noted = report["mismatch"].get("origins", {}) if report["mismatch"] else {}
-    places = {int(rank): origins.words(origin, cell) for rank, origin in noted.items()}
+    places = {int(rank): say(origin) for rank, origin in noted.items()}
     return {rank: place for rank, place in places.items() if place}
 
 
