@@ -105,6 +105,7 @@ ALSO = "$(PY)" -m uv pip install --quiet --offline --python "$(PY)" --require-ha
 # What students' servers need, for a class on one machine: docs/classroom.md.
 class: kernels my-lessons/.new
 	@$(call ALSO,requirements-hub.txt)
+	@$(INSIDE) "$(PY)" -c "from ringside import simulate, simulator; simulate.available() and simulator.build()"
 	@echo "Ringside: $(VENV) is ready for a class."
 
 # The pictures are those of the last run, as they are stored in the lessons.

@@ -19,9 +19,11 @@ case $here in
     ;;
 esac
 mkdir -p "$here"
+exec 9>"$here/lock"
+flock -n 9 || { echo "Ringside: another make simulator is at work here." >&2; exit 2; }
 
 if [ ! -e "$here/fetched/done" ]; then
-    echo "Ringside: fetching SimGrid and what builds it (30 MB) ..."
+    echo "Ringside: fetching SimGrid and what builds it (60 MB) ..."
     "$python" -m venv "$here/env"
     "$here/env/bin/python" -m pip --quiet --disable-pip-version-check download --no-deps \
         --require-hashes --no-binary simgrid -r requirements-simulator.txt -d "$here/fetched"
@@ -37,7 +39,9 @@ fi
 
 PATH=$here/env/bin:$PATH
 boost=$("$here/env/bin/python" -c "import boost_headers; print(boost_headers.get_include())")
-if [ ! -e "$here/build/build.ninja" ]; then
+mkdir -p "$here/build"
+cd "$here/build" # where its own tests leave files
+if [ ! -e build.ninja ]; then
     options=
     for name in documentation python fortran smpi_fortran ns3 model-checking lto java testsuite_smpi_MPICH3; do
         options="$options -Denable_$name=OFF"
@@ -47,11 +51,19 @@ if [ ! -e "$here/build/build.ninja" ]; then
         -DCMAKE_INSTALL_PREFIX="$here" -DCMAKE_INSTALL_RPATH="$here/lib" -DBoost_INCLUDE_DIR="$boost" \
         -Denable_smpi=ON $options >"$here/cmake.log" 2>&1 || {
         tail -20 "$here/cmake.log" >&2
-        rm -f "$here/build/build.ninja"
+        rm -f build.ninja
         exit 1
     }
 fi
 echo "Ringside: building SimGrid; some minutes on a few cores ..."
 cmake --build "$here/build" --target simgrid smpimain smpireplaymain
-cmake --install "$here/build" >"$here/install.log" 2>&1 || { tail -20 "$here/install.log" >&2; exit 1; }
+DESTDIR=$here/stage cmake --install "$here/build" >"$here/install.log" 2>&1 || {
+    tail -20 "$here/install.log" >&2
+    exit 1
+}
+for part in lib include bin; do # what is looked for comes last
+    rm -rf "${here:?}/$part"
+    mv "$here/stage$here/$part" "$here/$part"
+done
 "$here/bin/smpirun" -version
+rm -rf "$here/stage" "$here/build" "$here/source" "$here/fetched" "$here/env"

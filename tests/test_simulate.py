@@ -1,10 +1,13 @@
 """Kernels on a simulated machine, by the real SimGrid: data, times, deadlocks, errors, pictures."""
 
 import gc
+import os
 import re
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -12,7 +15,7 @@ import pandas as pd
 import psutil
 import pytest
 
-from ringside import ROOT, campaign, draw, kernels, simulate, simulator
+from ringside import ROOT, campaign, draw, kernels, locks, simulate, simulator
 from ringside.errors import CampaignError, Deadlock
 from ringside.simulator import machine, program
 
@@ -149,7 +152,7 @@ def test_calibrate_gives_back_the_platform_of_a_ping_pong():
 
 
 def test_a_calibrated_platform_is_a_file_that_can_be_read_again(tmp_path):
-    made = FLAT.but(node_memory=3e9)
+    made = FLAT.but(node_memory=3e9, eager=1_048_577, node_latency=1.23456789e-6)
     path = tmp_path / "mine.toml"
     path.write_text(made.toml())
     assert simulate.platform(str(path)).figures == made.figures
@@ -218,13 +221,75 @@ def test_what_cannot_be_is_refused_in_a_sentence():
         ({"ranks": 512, "nodes": 2}, "128 cores a node. Choose at least 4 nodes"),
         ({"ranks": 100_000, "nodes": 100_000}, "choose 1 to 16,384"),
         ({"ranks": 2, "platform": "halo-lectur"}, "Did you mean 'halo-lecture'"),
-        ({"ranks": 2, "nbytes": 9}, "whole number"),
+        ({"ranks": 2, "nbytes": 9}, "9 is not a multiple of 8"),
         ({"ranks": 2, "nodes": 2, "trip": 1}, "Did you mean 'trips'"),
+        ({"ranks": 2, "variants": []}, "none is named"),
+        ({"ranks": 2, "variants": 7}, "no variant 7"),
+        ({"ranks": 2, "nbytes": "80"}, "must be a whole number, not '80'"),
+        ({"ranks": 2, "limit": "long"}, "limit must be a number above 0"),
+        ({"ranks": 2, "memory": float("nan")}, "memory must be a number above 0"),
     ]:
         with pytest.raises(CampaignError, match=re.escape(words)):
-            simulate.run("halo", "sendrecv", **wrong)
-    with pytest.raises(CampaignError, match=r"network\.latency is less than node"):
-        FLAT.but(network_latency=1e-9)
+            simulate.run("halo", **{"variants": "sendrecv"} | wrong)
+
+
+@pytest.mark.parametrize(
+    ("figures", "words"),
+    [
+        ({"network_latency": 1e-9}, "network.latency is less than node"),
+        ({"network_latency": "x"}, "network.latency: it must be a number of 0 or more, not 'x'"),
+        ({"cores": 0}, "cores: it must be a number above 0, not 0"),
+        ({"cores": 1.5}, "cores: it must be a whole number"),
+        ({"flops": float("inf")}, "flops: it must be a number above 0, not inf"),
+        ({"eager": 2**31}, "eager: it can be at most 2,147,483,646 bytes"),
+        ({"nodes_memory": 1}, "there is no figure 'nodes.memory'"),
+    ],
+)
+def test_a_machine_that_cannot_be_is_refused(figures, words):
+    with pytest.raises(CampaignError, match=re.escape(words)):
+        FLAT.but(**figures)
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        (("cores = 128", 'cores = "many"'), "cores: it must be a number above 0, not 'many'"),
+        (("eager = ", "eagre = "), "Did you mean 'eager'"),
+        (("[sources]", "[[segments]]\nbytes = 0\nlatency = 1\n[sources]"), "each needs bytes"),
+        (
+            ("[sources]", "[[segments]]\nbytes='x'\nlatency=1\nbandwidth=1\n[sources]"),
+            "must be numbers",
+        ),
+        (("about", "segments = 5\nabout"), "each needs bytes, latency and bandwidth"),
+        (("flops = \"guess", "#"), "does not say where flops comes from"),
+        (("[node]", "[node"), "is not TOML"),
+    ],
+)
+def test_a_wrong_file_of_a_platform_is_refused_by_its_name(change, words, tmp_path):
+    path = tmp_path / "mine.toml"
+    path.write_text((ROOT / "platforms/halo-lecture.toml").read_text().replace(*change, 1))
+    with pytest.raises(CampaignError, match=re.escape(words)) as caught:
+        simulate.platform(str(path))
+    assert str(path) in str(caught.value)
+
+
+def test_calibrate_refuses_what_is_no_ping_pong():
+    lengths = [2**n for n in range(12)]
+    good = {"kernel": "pingpong", "variant": "blocking", "nodes": 1, "bytes": lengths}
+    for wrong, words in [
+        (None, "takes a table with the columns"),
+        (pd.DataFrame(good), "takes a table with the columns"),
+        (pd.DataFrame(good | {"seconds": 0.0}), "times that are not above 0"),
+        (pd.DataFrame(good | {"seconds": 1.0, "kernel": "ring"}), "there is no ping-pong"),
+    ]:
+        with pytest.raises(CampaignError, match=words):
+            simulate.calibrate(wrong)
+
+
+def test_of_all_variants_those_that_deadlock_are_left_out():
+    table = simulate.run("ring", ranks=4, nbytes=80_000)
+    assert set(table.attrs["left_out"]) == {"blocking", "ssend"}
+    assert set(table["variant"]) | {"blocking", "ssend"} == set(kernels.variants("ring"))
 
 
 def test_a_run_that_takes_too_long_or_too_much_is_ended():
@@ -272,7 +337,8 @@ def test_without_simgrid_the_way_to_get_it_is_told(tmp_path, monkeypatch):
     program.version.cache_clear()
 
 
-def test_ctrl_c_leaves_no_process():
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_ctrl_c_and_a_kill_leave_no_process(number):
     code = "from ringside import simulate; simulate.run('ring', 'sendrecv', ranks=512, nodes=8, "
     code += "repetitions=10000)"
     process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL)
@@ -281,9 +347,47 @@ def test_ctrl_c_leaves_no_process():
     while not (ours := [p for p in found.children(recursive=True) if "smpimain" in p.name()]):
         assert time.monotonic() < end
         time.sleep(0.05)
-    process.send_signal(2)
+    process.send_signal(number)
     assert process.wait(60) != 0
     assert not psutil.wait_procs(ours, timeout=30)[1]
+
+
+def test_the_folder_of_a_run_that_was_killed_is_removed_by_the_next(tmp_path, monkeypatch):
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    killed, running, new = (tmp_path / f"{program._FOLDER}{name}" for name in "abc")
+    for folder in (killed, running, new):
+        folder.mkdir()
+        (folder / "lock").touch()
+    for folder in (killed, running):
+        os.utime(folder, (0, 0))
+    lock = locks.Lock(running / "lock")
+    assert lock.acquire()
+    simulate.run("ring", "sendrecv", ranks=2)
+    lock.release()
+    assert set(tmp_path.iterdir()) == {running, new}
+
+
+def test_a_checkout_that_nobody_may_write_is_simulated_from_if_it_is_built(monkeypatch, tmp_path):
+    def refuse(lock, wait=0):
+        raise PermissionError(13, "Permission denied")
+
+    program.build()
+    with monkeypatch.context() as patched:
+        patched.setattr(program.locks.Lock, "acquire", refuse)
+        program.build()
+        patched.setattr(program, "BUILT", tmp_path)
+        with pytest.raises(CampaignError, match=r"cannot be written \(Permission denied\)"):
+            program.build()
+
+
+def test_a_table_that_cannot_be_kept_is_there_all_the_same(tmp_path, capsys):
+    table = pd.DataFrame({"seconds": [1.5]})
+    (tmp_path / "file").touch()
+    assert simulate.kept(tmp_path / "file/table.csv", lambda: table) is table
+    assert "not stored, as" in capsys.readouterr().out
+    simulate.kept(tmp_path / "table.csv.gz", lambda: table)
+    assert {path.name for path in tmp_path.iterdir()} == {"file", "table.csv.gz"}
+    assert pd.read_csv(tmp_path / "table.csv.gz").equals(table)
 
 
 # ---- campaigns ----

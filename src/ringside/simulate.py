@@ -8,13 +8,16 @@ platform of your own ping-pong; `platform` one of those that come with Ringside,
 
 from __future__ import annotations
 
+import contextlib
+import os
 from collections.abc import Callable, Sequence
+from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ringside import kernels, simulator
 from ringside.errors import CampaignError, Deadlock
-from ringside.measure import fit, simulated, tables
+from ringside.measure import fit, simulated, sweeps, tables
 from ringside.measure.progress import teller
 from ringside.simulator.platforms import Platform, checked, load, names
 from ringside.watch import waitfor
@@ -48,12 +51,15 @@ def run(
     may take; `settings`: those of the kernel (`trips`: 1, as
     every exchange takes the same time). The table has the columns of a campaign's, and
     `platform` and `modelled`: whether the variant's calls are modelled, as SimGrid has not got
-    them. Of all variants, those that cannot be simulated are in its `attrs["left_out"]`.
+    them. Of all variants, those that cannot be simulated, or deadlock, are in its
+    `attrs["left_out"]`, with the reason.
 
     Raises Deadlock, with every rank and line, where no rank can go on; CampaignError else.
     """
     machine = load(platform)
-    chosen = [variants] if isinstance(variants, str) else variants
+    chosen = variants if variants is None or isinstance(variants, list | tuple) else [variants]
+    if chosen is not None and not chosen:
+        raise CampaignError("variants: none is named; leave it out for all of them.")
     found, left_out, tell = [], {}, teller()
     for variant in chosen or _variants(kernel):
         point = _point(kernel, variant, ranks, nodes, nbytes, repetitions, settings)
@@ -63,11 +69,14 @@ def run(
                 machine,
                 repetitions=repetitions,
                 settings=_settings(kernel, settings),
-                limit=limit,
-                memory=memory,
+                limit=_above_0("limit", limit),
+                memory=_above_0("memory", memory),
                 tell=lambda text, point=point: tell(f"{point}: {text}"),
             )
         except simulator.Stuck as stuck:
+            if chosen is None:
+                left_out[variant] = "a deadlock: no rank can go on"
+                continue
             raise _deadlock(stuck, machine) from None
         except simulator.Failed as failure:
             if chosen is None and "not possible here" in str(failure):
@@ -111,8 +120,8 @@ def events(
             machine,
             repetitions=1,
             settings=_settings(kernel, settings),
-            limit=limit,
-            memory=memory,
+            limit=_above_0("limit", limit),
+            memory=_above_0("memory", memory),
             events=True,
         )
         table = pd.DataFrame(calls)
@@ -142,14 +151,27 @@ def kept(path: str | Path, make: Callable[[], DataFrame]) -> DataFrame:
     if available():
         table = make()
         if not path.exists():
-            path.parent.mkdir(parents=True, exist_ok=True)
-            table.to_csv(path, index=False, float_format="%.9g")
+            _keep(table, path)
         return table
     if not path.exists():
         simulator.version()  # says how to get it
     table = pd.read_csv(path)
     print(f"stored results, as there is no SimGrid here: {simulator.INSTALL}")
     return table.assign(source="simulated, stored") if "source" in table else table
+
+
+def _keep(table: DataFrame, path: Path) -> None:
+    """The whole table at `path`, or nothing; where nobody may write, it is said."""
+    part = path.with_name(f"part-{os.getpid()}-{path.name}")  # pandas goes by the end of the name
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        table.to_csv(part, index=False, float_format="%.9g")
+        part.replace(path)
+    except OSError as error:
+        print(f"not stored, as {path} cannot be written: {error.strerror}")
+    finally:
+        with contextlib.suppress(OSError):
+            part.unlink()
 
 
 def calibrate(table: DataFrame, name: str = "calibrated", **figures: float) -> Platform:
@@ -162,7 +184,14 @@ def calibrate(table: DataFrame, name: str = "calibrated", **figures: float) -> P
     """
     import pandas as pd
 
+    columns = {"kernel", "variant", "nodes", "bytes", "seconds"}
+    if not isinstance(table, pd.DataFrame) or not columns <= set(table):
+        raise CampaignError(
+            f"calibrate takes a table with the columns {', '.join(sorted(columns))}."
+        )
     rows = table[(table["kernel"] == "pingpong") & (table["variant"] == "blocking")]
+    if not ((rows["seconds"] > 0) & (rows["seconds"] < float("inf"))).all():
+        raise CampaignError("the ping-pong of this table has times that are not above 0 seconds.")
     if "ranks" in rows and len(rows):
         rows = rows[rows["ranks"] == rows["ranks"].min()]
     near, far = (_middle(rows[rows["nodes"] == nodes]) for nodes in (1, 2))
@@ -190,8 +219,7 @@ def calibrate(table: DataFrame, name: str = "calibrated", **figures: float) -> P
     own |= {"cores": max(2, _cores()), "flops": 1e9, "eager": eager}
     whence |= {"cores": "this machine's", "flops": "guess: a computing rank is not measured here"}
     given = {key.replace("_", "."): value for key, value in figures.items()}
-    if isinstance(rows, pd.DataFrame) and given:
-        whence |= dict.fromkeys(given, "given to calibrate")
+    whence |= dict.fromkeys(given, "given to calibrate")
     about = f"as the ping-pong of {len(near)} lengths measured it"
     return checked(Platform(name, about, own | given, factors, whence))
 
@@ -216,12 +244,18 @@ def _point(kernel, variant, ranks, nodes, nbytes, repetitions, settings) -> tabl
         ranks = kernels.whole("ranks", ranks, 1, 1_000_000)
         nodes = kernels.whole("nodes", nodes, 1, 1_000_000)
         kernels.check(kernel, variant, 0, repetitions, ranks, settings)
-        unit = kernels.unit_bytes(kernel)
-        count = kernels.default_count(kernel) if nbytes is None else nbytes / unit
-        count = kernels.check(kernel, variant, count)[0]
+        if nbytes is None:
+            nbytes = kernels.default_count(kernel) * kernels.unit_bytes(kernel)
+        nbytes = sweeps.checked_length(kernel, variant, nbytes)
     except ValueError as error:
         raise CampaignError(str(error)) from None
-    return tables.Point(kernel, variant, ranks, count * unit, nodes)
+    return tables.Point(kernel, variant, ranks, nbytes, nodes)
+
+
+def _above_0(name: str, value) -> float:
+    if isinstance(value, bool) or not isinstance(value, Real) or not value > 0:
+        raise CampaignError(f"{name} must be a number above 0, not {value!r}.")
+    return value
 
 
 # ---- a deadlock ----
@@ -353,6 +387,4 @@ def _under(times, factors) -> tuple[float, float]:
 
 
 def _cores() -> int:
-    import os
-
     return len(os.sched_getaffinity(0))

@@ -261,7 +261,7 @@ def _points(
                     "each of those ranks and nodes that go together."
                 )
     with _at(where, "bytes"):
-        lengths = [_length(kernel, variants[0], n) for n in _lengths(given["bytes"])]
+        lengths = [checked_length(kernel, variants[0], n) for n in _lengths(given["bytes"])]
     named = dict(zip(kernels.settings(kernel), chosen, strict=True))
     for variant, n, nodes, length in product(variants, ranks, spread, lengths):
         if not nodes or nodes == 1 or _reaches(variant):
@@ -303,7 +303,8 @@ def _lengths(given) -> list:
     return lengths
 
 
-def _length(kernel: str, variant: str, given) -> int:
+def checked_length(kernel: str, variant: str, given) -> int:
+    """A message's bytes, as the kernel can send them; ValueError else."""
     number = kernels.whole("a length", given, -sys.maxsize, sys.maxsize)
     unit = kernels.unit_bytes(kernel)
     if number % unit:

@@ -11,6 +11,7 @@ from ringside.simulator.program import (
     Failed,
     Outcome,
     Stuck,
+    build,
     carry_out,
     version,
 )
@@ -22,6 +23,7 @@ __all__ = [
     "Outcome",
     "Platform",
     "Stuck",
+    "build",
     "carry_out",
     "check",
     "load",

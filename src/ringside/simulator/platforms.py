@@ -29,9 +29,12 @@ A platform is a TOML file, such as those of `platforms/`:
 
 from __future__ import annotations
 
+import json
 import tomllib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from html import escape
+from math import isfinite
+from numbers import Integral, Real
 from pathlib import Path
 
 from ringside import ROOT
@@ -39,6 +42,7 @@ from ringside.errors import CampaignError
 from ringside.kernels import check_name
 
 FOLDER = ROOT / "platforms"
+MOST_EAGER = 2**31 - 2  # SimGrid's, by one less
 _FIGURES = {
     "cores": int,
     "flops": float,
@@ -71,17 +75,10 @@ class Platform:
         """The same with other figures, by their names with `_` for the dot: `but(eager=0,
         network_latency=1e-3)`; its name tells them."""
         named = {name.replace("_", "."): value for name, value in figures.items()}
-        changed = ", ".join(f"{name} {value:g}" for name, value in named.items())
         sources = self.sources | dict.fromkeys(named, "changed by hand")
-        return checked(
-            Platform(
-                f"{self.name}, {changed}",
-                self.about,
-                self.figures | named,
-                self.segments,
-                sources,
-            )
-        )
+        made = checked(replace(self, figures=self.figures | named, sources=sources))
+        changed = (f"{name} {value:g}" for name, value in named.items())
+        return replace(made, name=", ".join([self.name, *changed]))
 
     @property
     def guesses(self) -> list[str]:
@@ -91,17 +88,17 @@ class Platform:
     def toml(self) -> str:
         """The platform as a file."""
         lines = [f"about = {_quoted(self.about)}"]
-        lines += [f"{name} = {self[name]:g}" for name in ("cores", "flops", "eager")]
+        lines += [f"{name} = {_number(self[name])}" for name in ("cores", "flops", "eager")]
         for table in ("node", "network"):
             lines += ["", f"[{table}]"]
             lines += [
-                f"{name.partition('.')[2]} = {value:.6g}"
+                f"{name.partition('.')[2]} = {_number(value)}"
                 for name, value in self.figures.items()
                 if name.startswith(f"{table}.")
             ]
         for nbytes, latency, bandwidth in self.segments:
-            lines += ["", "[[segments]]", f"bytes = {nbytes}", f"latency = {latency:.6g}"]
-            lines += [f"bandwidth = {bandwidth:.6g}"]
+            lines += ["", "[[segments]]", f"bytes = {nbytes}", f"latency = {_number(latency)}"]
+            lines += [f"bandwidth = {_number(bandwidth)}"]
         lines += ["", "[sources]"]
         lines += [f'"{name}" = {_quoted(text)}' for name, text in self.sources.items()]
         return "\n".join([*lines, ""])
@@ -167,6 +164,8 @@ def _read(name: str, content: dict, where: str) -> Platform:
         )
     about, segments = flat.pop("about", ""), flat.pop("segments", [])
     sources = flat.pop("sources", {})
+    if not isinstance(sources, dict):
+        raise CampaignError(f"{where}, sources: it must be a table, with a line for each figure.")
     for key in [*flat, *sources]:
         try:
             check_name("there is no figure", key, _FIGURES)
@@ -195,12 +194,13 @@ def checked(platform: Platform, where: str = "") -> Platform:
     for key, value in platform.figures.items():
         if key not in _FIGURES:
             raise CampaignError(f"{where}: there is no figure {key!r}: {', '.join(_FIGURES)}.")
-        least = 0 if key in _MAY_BE_ZERO else None
-        good = isinstance(value, int | float) and not isinstance(value, bool)
-        if not good or not (value >= 0 if least == 0 else value > 0) or value == float("inf"):
-            raise CampaignError(f"{where}, {key}: {value!r} is no such figure.")
+        if not _is_number(value) or not (value > 0 or (value == 0 and key in _MAY_BE_ZERO)):
+            least = "of 0 or more" if key in _MAY_BE_ZERO else "above 0"
+            raise CampaignError(f"{where}, {key}: it must be a number {least}, not {value!r}.")
         if _FIGURES[key] is int and value != int(value):
             raise CampaignError(f"{where}, {key}: it must be a whole number, not {value!r}.")
+    if platform["eager"] > MOST_EAGER:
+        raise CampaignError(f"{where}, eager: it can be at most {MOST_EAGER:,} bytes.")
     if platform["network.latency"] < platform["node.latency"]:
         raise CampaignError(
             f"{where}: network.latency is less than node.latency. A message to another node also "
@@ -211,7 +211,11 @@ def checked(platform: Platform, where: str = "") -> Platform:
             f"{where}: network.bandwidth is more than node.bandwidth. What a rank sends to another "
             "node passes its own link too: raise node.bandwidth, or lower the other."
         )
+    if not all(_is_number(one) for segment in platform.segments for one in segment):
+        raise CampaignError(f"{where}, segments: they must be numbers.")
     starts = [one[0] for one in platform.segments]
+    if any(start != int(start) for start in starts):
+        raise CampaignError(f"{where}, segments: bytes must be whole numbers.")
     if starts[0] != 0 or starts != sorted(set(starts)):
         raise CampaignError(f"{where}, segments: they must begin at 0 bytes and go up.")
     if any(not factor > 0 for one in platform.segments for factor in one[1:]):
@@ -219,5 +223,14 @@ def checked(platform: Platform, where: str = "") -> Platform:
     return platform
 
 
+def _is_number(value) -> bool:
+    return isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
+
+
+def _number(value: float) -> str:
+    """As TOML has it, to the last bit."""
+    return str(int(value)) if isinstance(value, Integral) else repr(float(value))
+
+
 def _quoted(text: str) -> str:
-    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+    return json.dumps(text, ensure_ascii=False)  # which TOML reads alike

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -11,14 +12,14 @@ import signal
 import subprocess
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
 import numpy as np
 
-from ringside import ROOT, locks, processes
+from ringside import ROOT, kernels, locks, processes
 from ringside.errors import CampaignError
 from ringside.simulator import machine
 from ringside.simulator.platforms import Platform
@@ -28,6 +29,7 @@ OWN = ROOT / ".simulator"  # where `make simulator` puts SimGrid
 INSTALL = "apt-get install libsimgrid-dev (as root), or make simulator (in Ringside's folder)."
 BUILD_LIMIT = 600.0  # seconds
 _LOOK = 0.2  # seconds between two looks at a program that runs
+_FOLDER, _TO_LOCK = "ringside-simulated-", 60.0  # seconds in which a new folder gets its lock
 
 # As in kernels/simulated/simulated.c.
 _MESSAGE = np.dtype(
@@ -99,6 +101,7 @@ def find(program: str) -> str:
 @cache
 def version() -> str:
     """How SimGrid names itself: "SimGrid 3.32"."""
+    find("smpicc")
     said = subprocess.run(
         [find("smpirun"), "-version"],
         capture_output=True,
@@ -116,17 +119,24 @@ def build() -> None:
     compiler = find("smpicc")
     if shutil.which("make") is None:
         raise CampaignError("there is no make, which builds the kernels: apt-get install make.")
-    BUILT.mkdir(parents=True, exist_ok=True)
     lock = locks.Lock(BUILT / "lock")
     own = {name: value for name, value in os.environ.items() if not name.startswith("MAKE")}
-    end = time.monotonic() + BUILD_LIMIT
-    while not lock.acquire():
-        if time.monotonic() > end:
+    command = ["make", "-C", ROOT / "kernels", "MPI=simulated", f"MPICC={compiler}", "programs"]
+    # Another version of SimGrid is another flag, with which all is built anew.
+    command.append(f"EXTRA_CFLAGS=-DBUILT_FOR={version().rpartition(' ')[2]}")
+    try:
+        if not lock.acquire(BUILD_LIMIT):
             raise CampaignError(f"another process has been building {BUILT} for too long.")
-        time.sleep(_LOOK)
+    except OSError as error:
+        if all((BUILT / "bin" / name).exists() for name in kernels.names()):
+            return  # by whoever may write there
+        raise CampaignError(
+            f"the kernels are not built for a simulated machine, and {BUILT} cannot be written "
+            f"({error.strerror}). Whoever keeps this checkout has to simulate something once."
+        ) from None
     try:
         done = subprocess.run(
-            ["make", "-C", ROOT / "kernels", "MPI=simulated", f"MPICC={compiler}", "programs"],
+            command,
             capture_output=True,
             text=True,
             errors="replace",
@@ -166,13 +176,33 @@ def carry_out(
     """
     machine.check(platform, ranks, nodes)
     build()
-    with tempfile.TemporaryDirectory(prefix="ringside-") as folder:
-        place = Path(folder)
-        (place / "platform.xml").write_text(machine.xml(platform, ranks, nodes))
-        (place / "hosts").write_text(machine.hosts(ranks, nodes))
-        shutil.copy2(BUILT / "bin" / kernel, place / kernel)  # smpirun bears no space in its path
-        done = _run(place, _command(platform, kernel, options, ranks), limit, memory, events, tell)
-        return _judge(place, done, kernel, limit, memory, events)
+    try:
+        with _place() as place:
+            (place / "platform.xml").write_text(machine.xml(platform, ranks, nodes))
+            (place / "hosts").write_text(machine.hosts(ranks, nodes))
+            shutil.copy2(BUILT / "bin" / kernel, place)  # smpirun bears no space in its path
+            command = _command(platform, kernel, options, ranks)
+            done = _run(place, command, limit, memory, events, tell)
+            return _judge(place, done, kernel, limit, memory, events)
+    except OSError as error:
+        raise Failed(f"files or processes could not be made: {error}.") from None
+
+
+@contextlib.contextmanager
+def _place() -> Iterator[Path]:
+    """A folder for one run, with a lock that says so; folders whose run was killed are removed."""
+    for old in Path(tempfile.gettempdir()).glob(f"{_FOLDER}*"):
+        with contextlib.suppress(OSError):
+            new = time.time() - old.stat().st_mtime < _TO_LOCK
+            if not new and not locks.held(old / "lock"):
+                shutil.rmtree(old, ignore_errors=True)
+    with tempfile.TemporaryDirectory(prefix=_FOLDER) as folder:
+        lock = locks.Lock(Path(folder) / "lock")
+        lock.acquire()
+        try:
+            yield Path(folder)
+        finally:
+            lock.release()
 
 
 def _command(platform: Platform, kernel: str, options: list[str], ranks: int) -> list[str]:
@@ -287,10 +317,11 @@ def _clock(err: str) -> float:
 
 
 _SIGNALS = {
-    "Segmentation fault": "the program crashed (segmentation fault)",
-    "std::bad_alloc": "no memory was left",
-    "Cannot allocate memory": "no memory was left",
-    "Not yet implemented": "it calls what SimGrid has not got",
+    "Segmentation fault": "The program crashed (segmentation fault)",
+    "std::bad_alloc": "No memory was left",
+    "Cannot allocate memory": "No memory was left",
+    "Failed to allocate": "No memory was left",
+    "Not yet implemented": "It calls what SimGrid has not got",
 }
 
 
@@ -301,7 +332,13 @@ def _last(done: _Done) -> str:
             if sign in line:
                 name = re.search(r"P?MPI_\w+", line)
                 return f"{words}: {name[0].removeprefix('P')}" if name else f"{words}."
-    noise = ("Execution failed", "Aborted", "Terminated")
+    if done.status == 128 + signal.SIGKILL:
+        return "It was killed from outside: by the system, if no memory was left."
+    if done.status == 128 + signal.SIGBUS:
+        return f"No room was left for its files in {tempfile.gettempdir()}."
+    if found := re.search(r"CRITICAL\] (?:Uncaught exception )?(.+)", done.err):
+        return f"SimGrid says: {found[1]}"
+    noise = ("Execution failed", "Aborted", "Terminated", "  ->")
     lines = [line for line in done.err.splitlines() if line and not line.startswith(noise)]
     return lines[-1].strip() if lines else ""
 
