@@ -261,7 +261,7 @@ def test_a_machine_that_cannot_be_is_refused(figures, words):
             "must be numbers",
         ),
         (("about", "segments = 5\nabout"), "each needs bytes, latency and bandwidth"),
-        (("flops = \"guess", "#"), "does not say where flops comes from"),
+        (('flops = "guess', "#"), "does not say where flops comes from"),
         (("[node]", "[node"), "is not TOML"),
     ],
 )
