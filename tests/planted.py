@@ -405,8 +405,8 @@ FAULTS = {
     # ---- engine ----
     "output: in its own cell": Fault(
         "src/ringside/engine/output.py",
-        "            stream.catch_up()\n",
-        "            continue\n",
+        "        stream.catch_up()\n",
+        "        continue\n",
         "What C prints is shown by a later cell, or never.",
         ["test_cfunctions.py::test_what_c_prints_is_shown_by_the_cell_that_printed_it"],
     ),

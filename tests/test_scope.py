@@ -159,7 +159,8 @@ def test_a_message_that_a_forgotten_request_has_is_told(view, receive):
 def test_a_receive_that_was_begun_rightly_and_taken_out_is_told_of(view):
     view.execute("x = np.zeros(1)\nif rank == 1: q = comm.Irecv(x, 0, 21)").get()
     verdict = stuck(view, "if rank == 2: comm.Recv(x, 3, 22)")
-    assert "What rank 1 had begun and not completed was taken out, too: begin it" in str(verdict)
+    begun = "What rank 1 had begun in line 2 of an earlier cell and not completed was taken out"
+    assert begun in str(verdict)
     with pytest.raises(Exception, match="an earlier cell had begun was taken out") as caught:
         view.execute("if rank == 1: q.Wait()").get()
     assert "(nobody is left who could help): begin it anew" in str(caught.value)
@@ -276,8 +277,9 @@ def test_messages_left_over_are_told_once_and_stay(view):
     told.get()
     told.wait_for_output(60)
     assert " ".join("".join(told.stderr).split()) == (
-        "Ringside: sent and not received: 1 message from rank 2 to rank 3 (tag 8). It stays, and "
-        "a later cell can receive it; cluster.clear_messages() throws it away."
+        "Ringside: sent and not received: 1 message from rank 2 to rank 3 (tag 8), sent in "
+        "line 1 of the cell. It stays, and a later cell can receive it; cluster.clear_messages() "
+        "throws it away."
     )
     again = view.execute("comm.Barrier()", block=False)
     again.get()
@@ -302,7 +304,9 @@ def test_all_messages_left_over_are_counted(view):
     told = view.execute(code, block=False)
     told.get()
     told.wait_for_output(60)
-    assert "(tag 2), and 97 more. They stay" in " ".join("".join(told.stderr).split())
+    words = " ".join("".join(told.stderr).split())
+    assert "(tag 1), 1 message from rank 0 to rank 1 (tag 2), sent in line 1 of the cell" in words
+    assert "of the cell, and 97 more. They stay" in words
     view.execute("if rank == 1: got = [comm.recv(tag=tag) for tag in range(100)]").get()
 
 

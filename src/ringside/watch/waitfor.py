@@ -121,7 +121,11 @@ def unreceived(messages: Sequence[dict], untold: int = 0) -> str:
 
     untold: how many there are that `messages` does not name.
     """
-    which = [_left_over(message) for message in messages[:3]]
+    named = messages[:3]
+    places = [origins.words(message.get("origin", "")) for message in named]
+    if len(set(places)) == 1:
+        places[:-1] = [""] * (len(places) - 1)  # once for all of them
+    which = [_left_over(message, place) for message, place in zip(named, places, strict=True)]
     if len(messages) > 3:
         more = untold + sum(message["count"] for message in messages[3:])
         which.append(f"and {more} more")
@@ -228,12 +232,11 @@ def _begun(report: dict, stuck: tuple[int, ...]) -> list[str]:
     ]
 
 
-def _left_over(message: dict) -> str:
+def _left_over(message: dict, place: str) -> str:
     count = message["count"]
     what = "1 message" if count == 1 else f"{count} messages"
     where = "" if message["comm"] == 0 else f", communicator {message['comm']}"
     ends = f"from rank {message['source']} to rank {message['dest']}"
-    place = origins.words(message.get("origin", ""))
     sent = f", sent {origins.at(place)}" if place else ""
     return f"{what} {ends} (tag {message['tag']}{where}){sent}"
 
