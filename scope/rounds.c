@@ -480,8 +480,13 @@ static void leave(void) {
     const struct timespec until = in(CLOCK_REALTIME, 1);
     if (!atomic_load(&scope.ready))
         return;
-    if (scope_inside_call() >= 0)
-        scope_tell_inside(scope_inside_call());
+    int inside = scope_inside_call();
+    /* The library may notice in the scope's thread that a call of the program's ends the rank. */
+    for (const struct thread *t = scope.threads; t && pthread_equal(pthread_self(), scope.thread);
+         t = t->next)
+        inside = t->depth > 0 ? t->name : inside;
+    if (inside >= 0)
+        scope_tell_inside(inside);
     atomic_store(&scope.leaving, true);
     if (pthread_mutex_timedlock(&scope.lock, &until) != 0)
         return;
