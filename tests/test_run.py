@@ -1154,7 +1154,8 @@ def test_the_call_of_a_thread_that_does_not_fit_is_named(run, edges):
     """Its rank computes, as another thread of it does."""
     done = run(2, edges, "join, one")
     assert done.returncode == 121
-    assert {"  rank 0: MPI_Finalize", "  rank 1: MPI_Barrier"} <= set(lines(done.stderr))
+    said = [line.partition(", ")[0] for line in lines(done.stderr)]  # and where, if that is known
+    assert {"  rank 0: MPI_Finalize", "  rank 1: MPI_Barrier"} <= set(said)
 
 
 @needs_lines
@@ -1176,8 +1177,8 @@ def test_calls_that_do_not_fit_are_named_with_what_differs(run, edges):
     done = run(3, edges, "roots")
     said = lines(done.stderr)
     assert done.returncode == 121
-    assert "  ranks 0 and 1: MPI_Bcast, root 0, 4 B" in said
-    assert "  rank 2: MPI_Bcast, root 1, 4 B" in said
+    for calls in ("ranks 0 and 1: MPI_Bcast, root 0, 4 B", "rank 2: MPI_Bcast, root 1, 4 B"):
+        assert any(line.startswith(f"  {calls}") for line in said)
 
 
 def test_all_receives_that_are_open_are_counted(run, edges):
