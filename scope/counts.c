@@ -46,7 +46,7 @@ static bool rebuild(int room) {
     return true;
 }
 
-void scope_count(int row, int comm, int peer, int tag, int by, char number) {
+void scope_count(int row, int comm, int peer, int tag, int by, char number, int origin) {
     if (2 * (scope.n_counts + 1) > scope.room_counts &&
         !rebuild(scope.room_counts ? 2 * scope.room_counts : 256)) {
         scope.blind = true;
@@ -63,7 +63,7 @@ void scope_count(int row, int comm, int peer, int tag, int by, char number) {
     if (row == SENT)
         c->cell = scope.cell;
     if (row == SENT || number)
-        c->origin = scope.origin;
+        c->origin = origin;
 }
 
 /* Of n messages, all received: were some sent as the one kind of number and taken for the other? */

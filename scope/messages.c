@@ -93,7 +93,7 @@ static int start_send(const struct comm *c, const void *buf, count_t count, MPI_
         scope_stays(leaves);
     } else if (!*done) {
         MPI_Status status;
-        scope_count(SENT, c->number, peer, tag, 1, count > 0 ? number_of(type) : 0);
+        scope_count(SENT, c->number, peer, tag, 1, count > 0 ? number_of(type) : 0, scope.origin);
         PMPI_Request_get_status(*request, done, &status);
         scope_departed(leaves, *done);
         *flight = *done ? NULL : leaves;
@@ -422,7 +422,7 @@ static int started(struct op *op) {
     op->cell = scope.cell;
     scope_op_posted(op);
     if (op->kind == SEND)
-        scope_count(SENT, op->comm->number, op->peer, op->tag, 1, op->number);
+        scope_count(SENT, op->comm->number, op->peer, op->tag, 1, op->number, scope.origin);
     if (op->kind == SEND && op->flight) {
         MPI_Status status;
         int done = 0;
@@ -567,7 +567,7 @@ static void matched(struct comm *c, MPI_Message message, int peer, const MPI_Sta
     }
     *one = (struct held){helds, message, c, peer, tag, false, scope_taken(c, peer, tag)};
     helds = one;
-    scope_count(HELD, c->number, peer, tag, 1, 0);
+    scope_count(HELD, c->number, peer, tag, 1, 0, scope.origin);
 }
 
 /* Receives what matched probes took, as its senders may wait for that; into no room, and that it is
@@ -708,8 +708,8 @@ static void begin_receive(MPI_Message message, struct held *was) {
     let_go(at);
     if (was->dead)
         return;
-    scope_count(HELD, was->comm->number, was->peer, was->tag, -1, 0);
-    scope_count(RECEIVED, was->comm->number, was->peer, was->tag, 1, 0);
+    scope_count(HELD, was->comm->number, was->peer, was->tag, -1, 0, scope.origin);
+    scope_count(RECEIVED, was->comm->number, was->peer, was->tag, 1, 0, scope.origin);
 }
 
 /* A receive of such a message: for the drain to wait for, as it fills the program's buffer. */

@@ -149,7 +149,8 @@ void scope_op_complete(struct op *op, const MPI_Status *status) {
         PMPI_Test_cancelled(status, &cancelled);
     const int source = scope_peer(op->comm, status->MPI_SOURCE);
     if (!cancelled && source >= 0)
-        scope_count(RECEIVED, op->comm->number, source, status->MPI_TAG, 1, op->number);
+        scope_count(RECEIVED, op->comm->number, source, status->MPI_TAG, 1, op->number,
+                    op->origin);
 }
 
 /* What was begun as one request is complete when all its parts are. */

@@ -512,7 +512,7 @@ struct op *scope_first(void);
 struct op *scope_next(const struct op *op);
 
 /* counts.c */
-void scope_count(int row, int comm, int peer, int tag, int by, char number);
+void scope_count(int row, int comm, int peer, int tag, int by, char number, int origin);
 char scope_number(MPI_Datatype type); /* 'i': integers, 'f': with a point, 0: not known (collectives.c) */
 void scope_settle_counts(const struct report *reports);
 void scope_forget_counts(void);

@@ -220,6 +220,22 @@ def test_a_message_left_over_names_the_line_that_sent_it(cluster, view):
     run(cluster, "if rank == 1:\n  for n in range(3): comm.recv(source=0)", LIMIT)
 
 
+def test_numbers_taken_for_others_are_told_with_the_lines_of_both_arrays(cluster, view):
+    with capture_output() as shown:
+        cluster.view.execute(MISREAD).display_outputs()
+    told = " ".join((shown.stdout + shown.stderr).split())
+    assert "rank 0 sent floating-point numbers in line 2 of the cell" in told
+    assert "rank 1 took them for integers in line 4 of the cell (tag 0)" in told
+
+
+MISREAD = """if rank == 0:
+    comm.Send(np.ones(3), dest=1)
+if rank == 1:
+    pending = comm.Irecv(np.zeros(3, int), source=0)
+    pending.Wait()
+"""
+
+
 def test_what_was_begun_in_an_earlier_cell_is_told_with_its_line(cluster, view):
     run(cluster, "#\nif rank == 1: pending = comm.Irecv(np.zeros(1), 2)", LIMIT)
     with pytest.raises(ringside.Deadlock) as caught:
