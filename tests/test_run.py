@@ -1178,6 +1178,7 @@ def test_a_message_cut_off_that_nobody_has_asked_for_does_not_end_the_program(ru
 @needs_lines
 def test_calls_that_do_not_fit_are_named_with_what_differs(run, edges):
     done = run(3, edges, "roots")
+    said = lines(done.stderr)
     assert done.returncode == 121
     for calls in ("ranks 0 and 1: MPI_Bcast, root 0, 4 B", "rank 2: MPI_Bcast, root 1, 4 B"):
         assert any(line.startswith(f"  {calls}") for line in said)
