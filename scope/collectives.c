@@ -48,7 +48,6 @@ struct record *scope_enter(struct comm *c, int name, int root) {
     *p = (struct record){.row = PLACE,
                          .comm = c->number,
                          .index = c->entered,
-                         .cell = scope.cell,
                          .name = name,
                          .tag = root,
                          .waiter = NO_OPERATION,
@@ -141,7 +140,7 @@ static int likeness(int type, MPI_Datatype of, bool reduces) {
 char scope_number(MPI_Datatype type) {
     static MPI_Datatype last;
     static char number;
-    if (type != last || !number) {
+    if (type != last) {
         last = type;
         number = (char)likeness(scope_type(type), type, false);
     }

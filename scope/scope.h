@@ -115,7 +115,7 @@ struct record {
     int likeness; /* PLACE: what kind of number, 0 where not known */
     int count;    /* of rows alike, of messages; PLACE: elements, -1 where not all know it;
                      ENTERED: nonblocking ones that are open */
-    int cell;     /* ENTERED, PLACE: in which it was entered, of ENTERED the last */
+    int cell;     /* ENTERED: in which the last of them was entered */
     int origin;   /* WAITER, POSTED, PLACE: where the call was made; SENT: the last of them */
     long long size; /* bytes; PLACE: bytes that all have to agree on, -1 where they need not */
     long long given, taken; /* SENT, RECEIVED: of the messages, of integers and of floating point.
@@ -234,7 +234,7 @@ struct op {
     int generation;
     bool scheduled;
     int kind, peer, tag, index, name, cell, origin;
-    char number; /* RECV: what kind of number it takes */
+    char number; /* RECV, and persistent SEND: what kind of number it carries */
     bool persistent, active;
     bool counted;   /* it is complete, and its message is in the counts */
     bool cancelled; /* somebody asked for that: whether it was, its status tells */
@@ -513,7 +513,6 @@ struct op *scope_next(const struct op *op);
 
 /* counts.c */
 void scope_count(int row, int comm, int peer, int tag, int by, char number, int origin);
-char scope_number(MPI_Datatype type); /* 'i': integers, 'f': with a point, 0: not known (collectives.c) */
 void scope_settle_counts(const struct report *reports);
 void scope_forget_counts(void);
 void scope_count_rows(struct report *report, int *room);
@@ -557,6 +556,7 @@ void scope_hash_last(struct comm *c);
 int scope_operation(MPI_Op op);
 int scope_type(MPI_Datatype type);
 enum { SCOPE_LIKENESS = 64 };
+char scope_number(MPI_Datatype type); /* 'i': integers, 'f': with a point, 0: not known */
 const char *scope_likeness(int likeness, char text[SCOPE_LIKENESS]);
 const char *scope_operation_name(int operation);
 

@@ -1399,7 +1399,7 @@ def test_a_cell_that_lacks_px_is_told_where_the_ranks_are(notebooks):
     for text in said("unheard_of"):
         assert "Ringside:" not in text
     for text in said("from mpi4py import MPI\nprint(MPI.COMM_WORLD.size)"):
-        assert "1 Ringside: this cell has begun an MPI in the notebook, a world of one rank" in text
+        assert "1 Ringside: the notebook has begun an MPI of its own, a world of one rank" in text
     for text in said("print(MPI.COMM_WORLD.size)"):
         assert "Ringside:" not in text
     for text in said("%%px\nwas_set = rank"):

@@ -347,7 +347,7 @@ def test_a_collective_that_not_all_have_been_in_is_one_line():
         place | {"in_step": True}
     )
     stale = waitfor.partly(place | {"in_step": True, "stale": True})
-    assert "ranks 0 and 1 have called a collective more than rank 3" in stale
+    assert "ranks 0 and 1 have called more collectives than rank 3" in stale
     assert "MPI_Barrier on communicator 2, and ranks 2 and 3 did not" in waitfor.partly(
         place | {"comm": 2, "missing": [2, 3]}
     )

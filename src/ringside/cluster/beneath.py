@@ -32,22 +32,19 @@ def where(cell, client) -> None:
     wants = cell.error_in_exec
     if isinstance(wants, NameError) and wants.name:
         with suppress(ClusterError, OSError):
-            if any(client.ask("knows", enough=any_of, name=wants.name).values()):
+            answers = client.ask("knows", name=wants.name, enough=lambda found: any(found.values()))
+            if any(answers.values()):
                 _say(
                     f"{wants.name} is a variable of the ranks, which the notebook does not have. "
                     "%%px on the first line of a cell runs it on the ranks."
                 )
-    elif "mpi4py.MPI" in sys.modules and not client.told_of_mpi:
-        client.told_of_mpi = True
-        _say(
-            "this cell has begun an MPI in the notebook, a world of one rank. The ranks are "
-            "another world: %%px on the first line of a cell runs it on them."
-        )
-
-
-def any_of(answers: dict) -> bool:
-    """Whether a rank has said yes."""
-    return any(answers.values())
+    elif not client.told_of_mpi and (module := sys.modules.get("mpi4py.MPI")):
+        client.told_of_mpi = module.Is_initialized()
+        if client.told_of_mpi:
+            _say(
+                "the notebook has begun an MPI of its own, a world of one rank. The ranks are "
+                "another world: %%px on the first line of a cell runs it on them."
+            )
 
 
 def _say(text: str) -> None:

@@ -42,10 +42,12 @@ def words(origin: str, cell: bool = True) -> str:
 
 def with_lines(events: DataFrame, noted: list[str]) -> DataFrame:
     """A rank's events with the column `line` for their `origin`, whose texts are `noted`."""
+    import pandas as pd
+
     known = set(events["origin"]) & set(range(1, len(noted) + 1))
     told = {number: words(noted[number - 1], cell=False) for number in known}
-    lines = events["origin"].map(told).fillna("").astype(object)
-    return events.drop(columns="origin").assign(line=lines)
+    lines = [told.get(number, "") for number in events["origin"]]
+    return events.drop(columns="origin").assign(line=pd.Series(lines, events.index, object))
 
 
 def short(origin: str) -> str:

@@ -110,7 +110,7 @@ def _done(report: dict, why: str = "") -> str:
     if count := report["renewed"]:
         whose = "1 communicator" if count == 1 else f"{count} communicators"
         done.append(f"the collectives of {whose} were put in step again")
-    done = done or ["what it had begun and not completed was taken out"]
+    done = done or ["what had been begun and not completed was taken out"]
     return (
         f"{why}{' and '.join(done)}. The same ranks, with all their variables, run the next cell."
     )
@@ -143,7 +143,7 @@ def left_by_cell(messages: Sequence[dict], untold: int = 0) -> str:
 
 
 def misread(message: dict) -> str:
-    """One line on a message that was received as another kind of number than it was sent."""
+    """One line on a message whose receiver took its numbers for another kind than was sent."""
     kinds = ["floating-point numbers", "integers"]
     sent, received = reversed(kinds) if message["integers"] else kinds
     places = [origins.words(message[end]) for end in ("sent", "received")]
@@ -173,11 +173,11 @@ def partly(place: dict) -> str:
     if place["stale"]:
         ahead = sorted(map(int, place["entered"]))
         have = "has" if len(ahead) == 1 else "have"
-        then = "The ranks are in step again" if place["in_step"] else "cluster.clear_messages()"
+        step = "The ranks are" if place["in_step"] else "cluster.clear_messages() puts the ranks"
         return (
-            f"{PREFIX} since an earlier cell {in_words(ahead)} {have} called a collective more "
-            f"than {missing}. What {missing} called in this cell met that earlier call: the data "
-            f"may be old. {then}: run this cell again."
+            f"{PREFIX} since an earlier cell {in_words(ahead)} {have} called more collectives "
+            f"than {missing}. What {missing} called in this cell met an earlier call: the data may "
+            f"be old. {step} in step again: run this cell once more."
         )
     if place["in_step"]:
         return f"{half_entered(place)}. That call was taken out: let all ranks call it in one cell."
