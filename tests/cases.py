@@ -4694,7 +4694,12 @@ after.case(
     "the first are shown, and how many more there are; what the ranks say besides is not lost",
     Cell(
         "for line in range(12_000): print(line)\nif rank == 1: comm.send(rank, 0, 7)",
-        words=(r"\b999\b", r"(?s)\A(?!.*\b1000\b)", "Ringside: 11,000 more lines", "sent and not received"),
+        words=(
+            r"\b999\b",
+            r"(?s)\A(?!.*\b1000\b)",
+            "Ringside: 11,000 more lines",
+            "sent and not received",
+        ),
     ),
     Cell("print(12)\nif rank == 0: comm.recv()", words=(r"\b12\b", r"(?s)\A(?!.*Ringside)")),
 )
