@@ -207,9 +207,9 @@ extern const struct ringside_kernel ringside_heat;
 int ringside_heat_steps(MPI_Comm comm, const char *variant, int rows, int columns, double *block,
                         int steps, double rate, double *seconds);
 
-/* The broadcast. Rank `root` has a vector of `count` doubles, and every rank gets it. Element i holds
- * root * 1000 + i % 1000; every rank verifies its vector, the root too. A rank's time ends when it
- * has done its part, so the slowest rank's time is that of the whole.
+/* The broadcast. Rank `root` has a vector of `count` doubles, and every rank gets it. Element i
+ * holds root * 1000 + i % 1000; every rank verifies its vector, the root too. A rank's time ends
+ * when it has done its part, so the slowest rank's time is that of the whole.
  *
  *   linear             the root sends the vector to one rank after the other
  *   chain              from rank to rank, in pieces of `piece` doubles: a rank passes one piece on
