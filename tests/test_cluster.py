@@ -1416,6 +1416,54 @@ def test_a_cell_on_one_rank_shows_its_output(notebooks):
         assert "2" in shown(out)
 
 
+COMPUTES = """%%px
+import time
+begun = time.monotonic()
+if rank == 1:
+    while time.monotonic() - begun < 6:
+        pass
+    comm.send(None, dest=0)
+if rank == 0:
+    comm.recv(source=1)"""
+
+
+def live(out: list[dict]) -> list[dict]:
+    """What has been shown while the cell ran, one after the other, where it is gone now."""
+    begun = [m for m in out if m["msg_type"] == "display_data" and not m["content"]["data"]]
+    [place] = {m["content"]["transient"]["display_id"] for m in begun} or {None}
+    update = [m for m in out if m["msg_type"] == "update_display_data"]
+    return [
+        m["content"]["data"] for m in update if m["content"]["transient"]["display_id"] == place
+    ]
+
+
+def test_a_cell_that_goes_on_says_what_its_ranks_do_until_it_ends(notebooks):
+    alone, shown_to_a_person = notebooks(COMPUTES)
+    assert not alone
+    *lines, last = live(shown_to_a_person)
+    assert last == {} and lines
+    assert len([m for m in shown_to_a_person if m["msg_type"] == "display_data"]) == 1
+    text = lines[-1]["text/plain"]
+    assert re.search(r"ank 0 waits in MPI_Mprobe for rank 1, line 9, for \d s", text), text
+    assert re.search(r"rank 1 computes, line [56], for \d s; ranks 2 and 3 are idle", text), text
+    assert "Press stop" in text
+
+
+def test_a_cell_that_waits_for_an_earlier_one_says_so(notebooks):
+    notebooks("%%px --noblock --targets 1\nimport time; time.sleep(6)")
+    alone, shown_to_a_person = notebooks("%%px\npass")
+    assert not alone
+    *lines, last = live(shown_to_a_person)
+    assert last == {} and lines
+    begins = "This cell has not begun on rank 1: an earlier one (--noblock) runs there. "
+    assert begins in lines[0]["text/plain"]
+
+
+def test_a_cell_whose_output_is_captured_shows_no_line(notebooks):
+    for out in notebooks(f"%%capture\nget_ipython().run_cell_magic('px', '', {COMPUTES[5:]!r})"):
+        assert not out
+
+
 def test_a_verdict_that_the_notebook_caught_is_not_drawn(notebooks):
     caught = """
     try:
