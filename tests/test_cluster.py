@@ -239,6 +239,26 @@ def test_a_controller_that_never_answers_is_replaced(tmp_path):
     assert wait_for(lambda: not files_of_clusters(tmp_path), 8)
 
 
+def test_a_kernel_that_is_hurried_at_its_end_leaves_no_files(tmp_path):
+    """Jupyter sends SIGTERM to one that takes long to end."""
+    code = """
+        import os, signal, ringside
+        from ringside.cluster import files
+
+        clear = files.clear
+        def hurried(run):
+            os.kill(os.getpid(), signal.SIGTERM)
+            clear(run)
+
+        files.clear = hurried  # the controller has ended by then
+        cluster = ringside.start(2)
+        """
+    other = run_python(code, tmp_path)
+    _, err = other.communicate(timeout=2 * LIMIT)
+    assert other.returncode == 0, err
+    assert files_of_clusters(tmp_path) == []
+
+
 def test_a_controller_that_dies_ends_the_wait(tmp_path):
     code = """
         import os, ringside, signal

@@ -8,7 +8,7 @@ import re
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from ringside import mpi
@@ -735,6 +735,10 @@ def _signal_name(number: int) -> str:
 def _leave() -> None:
     """Stop the cluster at the end of its process."""
     if _current is not None:
+        # Jupyter sends it to a kernel that takes longer than 2.5 s to end, and it would cut this
+        # off when the controller has ended already, which clears up behind everybody else.
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _current.stop()
 
 
