@@ -1409,6 +1409,27 @@ def test_beneath_the_verdict_on_an_exercise_is_its_picture(notebooks):
         assert "MPI_Mprobe" in sentence["content"]["text"]
 
 
+def test_help_fits_one_screen(notebooks):
+    for out in notebooks("cluster.help()"):
+        lines = shown(out).splitlines()
+        assert len(lines) < 30 and max(map(len, lines)) <= 100
+        assert any("cluster.explain()" in line for line in lines)
+
+
+def test_after_a_verdict_it_is_explained_which_call_would_have_freed_whom(notebooks):
+    notebooks("%%px\nif rank == 3:\n    comm.recv(source=2)\nif rank == 2:\n    comm.ssend(1, 1)")
+    for out in notebooks("cluster.explain()"):
+        assert shown(out).splitlines() == [
+            "Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
+            "  A receive on rank 1 from rank 2 with tag 0 would have freed it.",
+            "  Rank 1 is in no cell.",
+            "Rank 3 is in MPI_Mprobe from rank 2 (any tag), line 3 of the cell.",
+            "  A send from rank 2 to rank 3 would have freed it.",
+            "  Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
+            "",
+        ]
+
+
 def test_a_cell_that_lacks_px_is_told_where_the_ranks_are(notebooks):
     def said(code: str) -> list[str]:
         return [" ".join(shown(out).split()) for out in notebooks(code)]
