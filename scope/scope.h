@@ -328,6 +328,7 @@ struct scope {
     bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
     int settlings;           /* rounds held while it was settling */
     int cell;
+    double began; /* the cell that runs, or the last one */
     struct thread *threads;
     atomic_int helpers; /* threads of the program that have not called MPI yet */
     pthread_t thread;
@@ -436,6 +437,7 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
 /* state.c */
 bool scope_tables(void); /* makes room for them; false: no memory */
 double scope_now(void);
+double scope_after(void); /* seconds since this rank's last call in the cell, or the cell's begin */
 void scope_lock(void);
 bool scope_trylock(void);
 bool scope_inside(void); /* is this thread in an MPI call, or is it the scope's own? */

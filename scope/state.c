@@ -215,6 +215,11 @@ void scope_event(const struct call *call, const struct comm *comm, int peer, int
     scope.n_events++;
 }
 
+double scope_after(void) {
+    const double end = scope.n_events > 0 ? scope.events[(scope.n_events - 1) % EVENTS].end : 0;
+    return scope_now() - (end > scope.began ? end : scope.began);
+}
+
 static void (*_Atomic listener)(int err);
 
 /* For Python (ringside.watch.scope): who hears, in the thread that calls, of each call that fails by
@@ -718,6 +723,7 @@ void scope_busy(bool busy, int cell) {
             atomic_compare_exchange_strong(&scope.stop, &stop, NO_STOP);
         atomic_store(&scope.insist, scope.insist_next);
         scope.cell = cell;
+        scope.began = scope_now();
         scope.did = scope.failed = scope.broken = scope.delivered = false;
         free(scope.first);
         scope.first = NULL;

@@ -1,6 +1,7 @@
 """The ranks of this notebook: `cluster = ringside.start(n=4)`."""
 
 import atexit
+import inspect
 import numbers
 import operator
 import os
@@ -8,7 +9,7 @@ import re
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from ringside import mpi
@@ -17,6 +18,7 @@ from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
 from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
 from ringside.watch import origins, waitfor
+from ringside.watch.explain import explain
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
@@ -137,7 +139,29 @@ def _ranks(n: int) -> str:
 
 
 class Cluster:
-    """A set of n MPI ranks, its client and its view. Made by `ringside.start`."""
+    """The n ranks of this notebook, made by `ringside.start(n)`. What one can ask::
+
+        %%px                       first line of a cell: all ranks run it (--targets 1: rank 1)
+        cluster.view["x"]          x of all ranks; cluster.client[1]["x"]: of rank 1
+
+        cluster.states()           what each rank does now; draw.wait_for(...) draws who waits
+        cluster.events()           every MPI call so far, a table; draw.timeline(...) draws it
+        cluster.explain()          after a verdict: which call would have freed whom
+        cluster.clear()            forget the calls so far
+
+        cluster.insist(True)       no buffer helps: every MPI_Send waits for its receive
+        cluster.network(1e-3)      play a network of 1 ms a message; network(None): no more
+        cluster.quiet(60)          let a loop of tests go on for 60 s before it is suspected
+        cluster.switch(False)      the scope steps aside, for measurements
+
+        stop (the button)          frees all ranks; cluster.interrupt() does, from elsewhere
+        cluster.clear_messages()   throw away what earlier cells left over in MPI
+        cluster.restart()          new ranks, without variables
+        cluster.stop()             end the ranks
+
+    `help(cluster.network)` tells more of one of them. In a terminal, `python -m ringside progress`
+    lists your lessons and exercises.
+    """
 
     def __init__(self, n: int, place: Asked | None = None):
         self.n = n
@@ -376,6 +400,17 @@ class Cluster:
     def verdict(self):
         """The last `ringside.watch.waitfor.Verdict`, or None."""
         return self.client.verdict
+
+    def help(self) -> None:
+        """Print what one can ask of the ranks, on one screen."""
+        print(inspect.getdoc(Cluster).replace("::", ":", 1))
+
+    def explain(self) -> None:
+        """Print, of the last verdict, which call would have freed whom."""
+        if self.verdict is None:
+            print("No cell has ended in a verdict since the ranks were started.")
+        else:
+            print(explain(self.verdict.report))
 
     def quiet(self, seconds: float) -> None:
         """Let loops of tests go on for that long, with nothing changing, before a cell is ended
@@ -735,6 +770,10 @@ def _signal_name(number: int) -> str:
 def _leave() -> None:
     """Stop the cluster at the end of its process."""
     if _current is not None:
+        # Jupyter sends it to a kernel that takes longer than 2.5 s to end, and it would cut this
+        # off when the controller has ended already, which clears up behind everybody else.
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _current.stop()
 
 

@@ -28,7 +28,7 @@ from ringside.engine.tracebacks import (
     without_library,
 )
 from ringside.errors import PREFIX, in_lines, plain
-from ringside.watch import scope, waitfor
+from ringside.watch import origins, scope, waitfor
 
 CODES = 1000  # pieces of the newest cells that are kept
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
@@ -261,7 +261,8 @@ class RingsideKernel(IPythonParallelKernel):
         """Answer one scope request: (answer that fits JSON, list of buffers)."""
         match content["action"]:
             case "state":
-                return scope.state(), []
+                state = scope.state()
+                return state | {"at": self._at() if state["state"] == "computing" else ""}, []
             case "events":
                 events = scope.events()
                 return (events.dtype.descr, scope.origins()), [events.tobytes()]
@@ -281,6 +282,18 @@ class RingsideKernel(IPythonParallelKernel):
                 return scope.network(content["path"], **content["network"]), []
             case action:
                 raise ValueError(f"unknown scope request {action!r}")
+
+    def _at(self) -> str:
+        """In which line of a cell this rank computes, as `ringside.watch.origins` reads it."""
+        frame = sys._current_frames().get(threading.main_thread().ident)
+        current = self.shell._codes[-1].co_filename if self.shell._codes else ""
+        while frame is not None and not origins.of_a_cell(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None or frame.f_lineno is None:
+            return ""
+        file, function = frame.f_code.co_filename, frame.f_code.co_qualname
+        text = f"{frame.f_lineno}\t{function}\t{'' if file == current else file}"
+        return os.fsencode(text).decode("latin-1")
 
     def _tidy(self, reason: scope.Stop) -> dict | None:
         """Clear what cells left on the ranks; the report, if there was anything."""
