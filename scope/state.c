@@ -19,7 +19,7 @@
 enum { EVENTS = 1 << 16 };
 
 struct scope scope = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .on = true, .busy = true, .quiet_limit = 20};
+    .lock = PTHREAD_MUTEX_INITIALIZER, .on = true, .busy = true, .quiet_limit = 20, .held = NOT_HELD};
 
 #define SCOPE_NAME(name) [CALL_##name] = "MPI_" #name,
 const char *const scope_names[N_CALLS] = {SCOPE_CALLS(SCOPE_NAME)};
@@ -702,7 +702,8 @@ bool scope_tables(void) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     const bool good = scope.events && pthread_key_create(&ends, thread_ends) == 0 &&
                       pthread_cond_init(&scope.bell, &monotonic) == 0 &&
-                      pthread_cond_init(&scope.settled, &monotonic) == 0;
+                      pthread_cond_init(&scope.settled, &monotonic) == 0 &&
+                      pthread_cond_init(&scope.go_on, &monotonic) == 0;
     pthread_condattr_destroy(&monotonic);
     if (good)
         thread_begins(); /* the main thread: it computes until it calls */

@@ -420,8 +420,8 @@ class Magics(ParallelMagics):
 
     def parallel_execute(self, cell, block=None, **options):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
-        block = self.view.block if block is None else block
         client = self.view.client
+        block = (self.view.block if block is None else block) and not client.stepping
         if "\n" in cell and not cell.lstrip().startswith("%%"):
             cell = f"# %%px\n{cell}"  # errors count lines as the notebook does, and `check`
         if options.get("groupby", "type") != "type" and options.get("stream_output") is None:
@@ -469,6 +469,7 @@ class Client(ipp.Client):
         self.watch = None
         self.interrupted = False
         self.verdict = None
+        self.stepping = False  # ranks stop before their calls
         self.lost = False  # engines have gone and nobody has been told
         self.told_of_mpi = False  # that the notebook's own is not the ranks'
         self.cells = 0  # that were sent: each has its number on all its ranks

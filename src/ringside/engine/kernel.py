@@ -276,6 +276,10 @@ class RingsideKernel(IPythonParallelKernel):
                 return self._tidy(scope.Stop(content["reason"])), []
             case "switch" | "insist" as action:
                 return getattr(scope, action)(bool(content["on"])), []
+            case "step":
+                if content["ranks"] is None or scope.state()["rank"] in content["ranks"]:
+                    scope.step(int(content["calls"]))
+                return None, []
             case "quiet":
                 return scope.quiet(float(content["seconds"])), []
             case "network":
