@@ -389,9 +389,9 @@ static bool holds_python(void) {
 
 /* Polls fast at first, as MPI itself would. Where there are more ranks than cores it lets others have
  * the core now and then, not at each poll, which makes a small reduction three times as slow. It
- * yields for some hundred microseconds only, then it sleeps: threads that yield all the time, in several
- * sessions, can keep each other from a core for seconds (seen on Linux 6.18). Once a round has found
- * that nothing is on its way it rests. */
+ * yields for some hundred microseconds only, then it sleeps: threads that yield all the time can
+ * keep each other from a core for seconds (errata 39). Once a round has found that nothing is on
+ * its way it rests. */
 int scope_pause(struct call *call) {
     enum { QUICK = 2000, POLLS_PER_YIELD = 8, YIELDS = 64 };
     static const double shortest = 2e-5, longest = 1e-4;
@@ -447,7 +447,7 @@ void scope_step_in(struct call *call) {
     call->thread->away = false;
 }
 
-/* The same for calls in which Open MPI (5.0) does not bear another thread in MPI: with the lock. */
+/* The same for calls in which Open MPI bears no other thread in MPI, with the lock: errata 27. */
 void scope_step_alone(struct call *call) {
 #ifdef OPEN_MPI
     call->thread->waiting = NULL;

@@ -251,7 +251,7 @@ class Result(AsyncResult):
                 self._told = self._client.tell(failure, self)
             told = self._told
         else:
-            # ipyparallel passes over cells that an engine dropped after an earlier error.
+            # ipyparallel passes over cells that an engine dropped: errata 41.
             dropped = [
                 rank
                 for rank, one in zip(self._targets or (), self._raw_results, strict=False)
@@ -281,7 +281,7 @@ class Result(AsyncResult):
     def _iopub_streaming_output_callback(self, eid, msg_future, msg):
         if msg["header"]["msg_type"] == "error":  # they are told together, when all have ended
             return
-        # What had come before has no parent in ipyparallel, so that all ranks' had one place.
+        # The parent that ipyparallel leaves out, so that each rank has its own place: errata 42.
         with self.showing:
             super()._iopub_streaming_output_callback(
                 eid, msg_future, msg | {"parent_header": {"msg_id": msg_future.msg_id}}
@@ -397,7 +397,7 @@ def _tell_beneath(cell) -> None:
 class Magics(ParallelMagics):
     """`%%px`, watched; an interrupted cell ends with one error."""
 
-    # ipyparallel's bar of cells that have ended is at 100 % where a deadlock was broken, and stays.
+    # No bar of cells that have ended, as it would stay where a deadlock was broken: errata 40.
     progress_after_seconds = -1
 
     def __init__(self, *args, **options):
