@@ -744,15 +744,66 @@ void scope_tell_misread(const struct report *reports, const struct record *recei
     scope.misread = text.at;
 }
 
+static void say_own_origin(struct text *text, int origin) {
+    char words[SCOPE_ORIGIN] = "";
+    if (origin)
+        scope_say_origin(origin, words);
+    say_quoted(text, words);
+}
+
+/* This rank's requests that have begun and were not completed: of many some. A small send is complete
+ * when it begins, and is in no list. Nor is what a thread may be waiting for. */
+static void say_open(struct text *text) {
+    enum { MANY_OPEN = 64 };
+    static const char *const kinds[] = {[SEND] = "send", [RECV] = "recv", [COLLECTIVE] = "collective"};
+    int n = 0;
+    say(text, "[");
+    for (const struct thread *t = scope.threads; t; t = t->next)
+        n = t->waiting ? MANY_OPEN : n;
+    for (const struct op *op = scope_first(); op && n < MANY_OPEN; op = scope_next(op)) {
+        if (!op->active || op->dead || op->freed || op->cancelled ||
+            (op->kind != SEND && op->kind != RECV && op->kind != COLLECTIVE))
+            continue;
+        unsigned long long handle = 0;
+        memcpy(&handle, &op->request, sizeof op->request);
+        say(text, "%s{\"handle\":%llu,\"serial\":%lld,\"kind\":\"%s\",\"peer\":%d,\"tested\":%s,"
+                  "\"origin\":",
+            n++ ? "," : "", handle, op->serial, kinds[op->kind], op->peer,
+            op->window ? "true" : "false");
+        say_own_origin(text, op->origin);
+        say(text, "}");
+    }
+    say(text, "]");
+}
+
+/* In which calls of this cell the rank of the other side was MPI_PROC_NULL or MPI_ANY_SOURCE. */
+static void say_unranked(struct text *text) {
+    say(text, "[");
+    for (int i = 0; i < scope.n_unranked; i++) {
+        const struct unranked *u = &scope.unranked[i];
+        say(text, "%s{\"call\":\"%s\",\"peer\":%d,\"nobody\":%s,\"receives\":%s,\"origin\":",
+            i ? "," : "", scope_names[u->name], u->peer,
+            u->peer == MPI_PROC_NULL ? "true" : "false", u->receives ? "true" : "false");
+        say_own_origin(text, u->origin);
+        say(text, "}");
+    }
+    say(text, "]");
+}
+
 char *scope_settled_text(void) {
     static const char nothing[] = "\"unreceived\":[],\"untold\":0,\"partly\":null";
     struct text text = {.at = malloc(1024), .room = 1024};
     if (!text.at)
         return NULL;
-    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"misread\":%s,%s}",
+    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"misread\":%s,%s,"
+               "\"open\":",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
         scope.first ? scope.first : "null", scope.misread ? scope.misread : "null",
         scope.leftover ? scope.leftover : nothing);
+    say_open(&text);
+    say(&text, ",\"unranked\":");
+    say_unranked(&text);
+    say(&text, "}");
     free(scope.leftover);
     free(scope.misread);
     scope.leftover = scope.misread = NULL;

@@ -304,6 +304,12 @@ struct thread {
     struct record probe;
 };
 
+/* A call whose other side is no rank. */
+struct unranked {
+    int name, peer, origin;
+    bool receives;
+};
+
 struct scope {
     pthread_mutex_t lock;
     pthread_cond_t bell;  /* the scope's thread has something to do */
@@ -373,6 +379,8 @@ struct scope {
     char *first; /* the first of this cell */
     char *leftover; /* what is left over that this rank is to speak of */
     char *misread;  /* a message of this rank's whose numbers are others than were sent */
+    struct unranked unranked[8]; /* of this cell, each line once */
+    int n_unranked;
 };
 
 extern struct scope scope;

@@ -14,12 +14,13 @@ import warnings
 from collections import deque
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
-from ringside.engine import output
+from ringside.engine import output, oversights
 from ringside.engine.tracebacks import (
     LastingRank,
     cause,
@@ -106,6 +107,7 @@ class RingsideKernel(IPythonParallelKernel):
     ]
     running = False
     lost_thread = None  # the error with which a verdict ended one of the cell's own
+    _unwaited: ClassVar[set[int]] = set()  # requests of which that was said
     _cell = 0
     _began = datetime.min.replace(tzinfo=UTC)  # of the cell that runs, or of the last one
 
@@ -191,6 +193,7 @@ class RingsideKernel(IPythonParallelKernel):
             print(*in_lines(waitfor.misread(end["misread"])), sep="\n", file=sys.stderr)
         if end["partly"]:
             print(*in_lines(waitfor.partly(end["partly"])), sep="\n", file=sys.stderr)
+        self._tell_oversights(end, reply["status"] == "error" or end["broken"])
         if not end["broken"]:
             if self.lost_thread is not None:  # by what an earlier verdict had taken out
                 print(self.lost_thread, file=sys.stderr)
@@ -208,6 +211,16 @@ class RingsideKernel(IPythonParallelKernel):
             if self.shell.cause is not None:
                 reply["engine_info"]["led"] = True
         return reply
+
+    def _tell_oversights(self, end: dict, failed: bool) -> None:
+        notices = []
+        if end["open"] and not failed:
+            notices.append(oversights.unwaited(self.engine_id, end["open"], self._unwaited))
+        if end["unranked"]:
+            cells = [code.co_filename for code in self.shell._codes]
+            notices += oversights.computed(self.engine_id, end["unranked"], cells)
+        for notice in filter(None, notices):
+            print(*in_lines(notice), sep="\n", file=sys.stderr)
 
     def signal_request(self, stream, ident, parent):
         """Send this engine a signal; SIGINT frees a call stuck in MPI as well."""
