@@ -29,7 +29,7 @@ from ringside.engine.tracebacks import (
     without_library,
 )
 from ringside.errors import PREFIX, in_lines, plain
-from ringside.watch import scope, waitfor
+from ringside.watch import origins, scope, waitfor
 
 CODES = 1000  # pieces of the newest cells that are kept
 SECOND_CHANCE = 0.7  # seconds for a call to leave MPI before its rank is interrupted in Python
@@ -186,6 +186,9 @@ class RingsideKernel(IPythonParallelKernel):
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
             reply["engine_info"]["notes"] = getattr(shown, "__notes__", [])
         end = scope.settle(SETTLE_LIMIT, reply["status"] == "error")
+        cells = [code.co_filename for code in self.shell._codes]
+        for told in (end["report"], end):
+            origins.name_lowercase(told, cells[-1] if cells else "")
         if end["unreceived"]:
             left = waitfor.left_by_cell(end["unreceived"], end["untold"])
             print(*in_lines(left), sep="\n", file=sys.stderr)
@@ -193,7 +196,7 @@ class RingsideKernel(IPythonParallelKernel):
             print(*in_lines(waitfor.misread(end["misread"])), sep="\n", file=sys.stderr)
         if end["partly"]:
             print(*in_lines(waitfor.partly(end["partly"])), sep="\n", file=sys.stderr)
-        self._tell_oversights(end, reply["status"] == "error" or end["broken"])
+        self._tell_oversights(end, cells, reply["status"] == "error" or end["broken"])
         if not end["broken"]:
             if self.lost_thread is not None:  # by what an earlier verdict had taken out
                 print(self.lost_thread, file=sys.stderr)
@@ -212,12 +215,11 @@ class RingsideKernel(IPythonParallelKernel):
                 reply["engine_info"]["led"] = True
         return reply
 
-    def _tell_oversights(self, end: dict, failed: bool) -> None:
+    def _tell_oversights(self, end: dict, cells: list[str], failed: bool) -> None:
         notices = []
         if end["open"] and not failed:
             notices.append(oversights.unwaited(self.engine_id, end["open"], self._unwaited))
         if end["unranked"]:
-            cells = [code.co_filename for code in self.shell._codes]
             notices += oversights.computed(self.engine_id, end["unranked"], cells)
         for notice in filter(None, notices):
             print(*in_lines(notice), sep="\n", file=sys.stderr)

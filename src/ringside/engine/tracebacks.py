@@ -75,15 +75,24 @@ _ADVICE = [
         (TypeError, ValueError),
         r"a bytes-like object is required|message: expecting 2 to 4 items",
         r"[A-Z]",
-        f"A list is no array: np.array([1, 2, 3]) makes one. {_CAPITALS}",
+        "A list is no array. Write comm.Send(np.array([1, 2, 3]), dest=1), or, without a capital "
+        f"letter, comm.send([1, 2, 3], dest=1). {_CAPITALS}",
     ),
     (
         BufferError,
         r".*not contiguous",
         r"",
         "The elements of this array do not lie side by side, as in a column of a matrix. Send "
-        "np.ascontiguousarray(x), and receive into an array of its own; or describe where they "
-        "lie by a derived datatype, as lesson 07 does.",
+        "np.ascontiguousarray(field[:, -1]). Receive into an array of its own, and then copy: "
+        "field[:, -1] = column. Or describe where they lie by a derived datatype, as lesson 07 "
+        "does.",
+    ),
+    (
+        BufferError,
+        r"scalar buffer is readonly",
+        r"",
+        "One element is a number, and no array that could be written to: give field[-1:], an array "
+        "of one element, in place of field[-1].",
     ),
     (
         BufferError,
@@ -98,6 +107,20 @@ _ADVICE = [
         r"",
         "Each rank gets, or hands in, equally many elements: the root's array has as many for each "
         "rank. Where they differ, Scatterv and Gatherv take counts.",
+    ),
+    (
+        ValueError,
+        r"mismatch in send",
+        r"",
+        "Both arrays of this call hold equally many elements, of the same dtype: "
+        "np.empty_like(x) makes one like x.",
+    ),
+    (
+        Exception,
+        r".*no such rank",
+        r"",
+        "rank + 1 of the last rank is no rank, nor is rank - 1 of rank 0. Go around, by "
+        "(rank + 1) % size or (rank - 1) % size, or leave the call out there: if rank > 0.",
     ),
     (
         TypeError,
