@@ -1,5 +1,6 @@
 """How an error that ends a cell reads."""
 
+import linecache
 import pickle
 import re
 import traceback as tracebacks
@@ -145,6 +146,26 @@ _ADVICE = [
     (
         Exception,
         r".*truncated",
+        r"(wait|test)",
+        "irecv has room for 32 kB. Use recv, which makes room for any message, or hand irecv more: "
+        "comm.irecv(bytearray(1_000_000), source=0).",
+    ),
+    (
+        TypeError,
+        r".*mpi4py\.MPI\.P?[Rr]equest",
+        r"",
+        "A method that begins with i or I returns a request. What irecv receives is what "
+        "request.wait() returns; what Irecv receives is in its array after request.Wait().",
+    ),
+    (
+        TypeError,
+        r".*not (iterable|callable)",
+        r"i?(all)?reduce|(ex)?scan",
+        "op is one of MPI's operations, MPI.SUM, MPI.MAX or MPI.MIN, or a function of two values.",
+    ),
+    (
+        Exception,
+        r".*truncated",
         r"Recv$",
         "If it was sent by send, without a capital letter: that packs an object, which is longer "
         "than its numbers and is received by recv.",
@@ -159,6 +180,27 @@ _ADVICE = [
 ]
 
 
+# Where there is None in place of a value: what the cell calls, and what helps.
+_NONE = {
+    r"\.(gather|reduce)\(": (
+        "gather and reduce return what they have made to the root alone, and None to all others: "
+        "allgather and allreduce return it to all."
+    ),
+    r"\.bcast\(": "bcast returns what it has received: data = comm.bcast(data, root=0).",
+    r"\.scatter\(": "scatter returns each rank's part of what the root has handed in.",
+    r"\.(Recv|Bcast|Scatter|Gather|Reduce|Allreduce|Allgather)\(": (
+        "Methods with a capital letter return None: what comes is in the array they are handed."
+    ),
+}
+
+
+def _of_none(error: BaseException, codes: list) -> str:
+    if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
+        return ""
+    source = "".join(line for code in codes for line in linecache.getlines(code.co_filename))
+    return next((words for calls, words in _NONE.items() if re.search(calls, source)), "")
+
+
 def with_advice(error: BaseException) -> BaseException:
     """The error; one that beginners meet with a note of what helps."""
     codes = [frame.f_code for frame, _ in tracebacks.walk_tb(error.__traceback__)]
@@ -167,7 +209,10 @@ def with_advice(error: BaseException) -> BaseException:
     for kind, says, where, advice in _ADVICE:
         if isinstance(error, kind) and re.match(says, str(error), re.S) and re.match(where, method):
             error.add_note(advice)
-            break
+            return error
+    own = [code for code in codes if not code.co_filename.startswith(LIBRARIES)]
+    if advice := _of_none(error, own[-1:]):
+        error.add_note(advice)
     return error
 
 

@@ -29,8 +29,11 @@ _OF_A_CELL = re.compile(r"/ipykernel_\d+/|^<ipython-input")
 # Calls that mpi4py's methods without a capital letter make, where these have another name.
 _REDUCTIONS = ("reduce", "allreduce", "scan", "exscan")
 _LOWERCASE = {
-    "MPI_Mprobe": ("recv", "sendrecv"),
+    "MPI_Mprobe": ("recv", "sendrecv", *_REDUCTIONS),
     "MPI_Comm_dup": _REDUCTIONS,
+    "MPI_Send": _REDUCTIONS,
+    "MPI_Recv": _REDUCTIONS,
+    "MPI_Bcast": _REDUCTIONS,
     "MPI_Gatherv": ("gather",),
     "MPI_Scatterv": ("scatter",),
     "MPI_Allgatherv": ("allgather",),
