@@ -46,8 +46,8 @@ def unwaited(rank: int, opened: Sequence[dict], told: set[int]) -> str:
         )
     if kept:
         return (
-            f"{PREFIX} rank {rank} began {_begun(kept)} and has not waited for it. Its data is "
-            "there only after request.Wait(), in this cell or in a later one."
+            f"{PREFIX} rank {rank} began {_begun(kept)} and has not waited for it. It is "
+            "complete, and its data there, only after request.Wait(), in this cell or a later one."
         )
     return ""
 
