@@ -410,20 +410,32 @@ char *scope_call_words(int name) {
     return text.at;
 }
 
-void scope_tell_inside(int name) {
-    static const char said[] = "Ringside: rank %d was ended within %s\n";
-    char *words = scope_call_words(name), path[4096];
-    if (words)
-        fprintf(stderr, said, scope.rank, words);
-    /* mpiexec may end before it has passed that on: a notebook finds it in the rank's log as well. */
+/* mpiexec may end before it has passed on what a rank writes: a notebook finds it in the rank's log. */
+static void note_end(const char *said) {
+    char path[4096];
     const char *run = getenv("RINGSIDE_RUN");
     const int length = snprintf(path, sizeof path, "%s/rank-%d.fault", run ? run : "", scope.rank);
-    FILE *log = words && run && length < (int)sizeof path ? fopen(path, "a") : NULL;
+    FILE *log = run && length < (int)sizeof path ? fopen(path, "a") : NULL;
     if (log) {
-        fprintf(log, said, scope.rank, words);
+        fputs(said, log);
         fclose(log);
     }
+}
+
+void scope_tell_inside(int name) {
+    char *words = scope_call_words(name), said[1024];
+    if (words) {
+        snprintf(said, sizeof said, "Ringside: rank %d was ended within %s\n", scope.rank, words);
+        fputs(said, stderr);
+        note_end(said);
+    }
     free(words);
+}
+
+void scope_tell_abort(int code) {
+    char said[64];
+    snprintf(said, sizeof said, "Ringside: rank %d called MPI_Abort, %d\n", scope.rank, code);
+    note_end(said);
 }
 
 static void say_members(struct text *text, const struct report *report, int comm) {

@@ -655,6 +655,7 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
                 const struct unreceived *left, int lefts, double seconds, int drained,
                 int renewed, bool failed);
 void scope_tell_inside(int name); /* this rank exits from within that call: says so */
+void scope_tell_abort(int code); /* this rank ends all: notes it for the notebook */
 char *scope_call_words(int name); /* the collective it has entered last, if it was that call */
 void scope_tell_misread(const struct report *reports, const struct record *received, int sent_at,
                         bool wholes);
