@@ -304,6 +304,12 @@ struct thread {
     struct record probe;
 };
 
+/* A call whose other side is no rank. */
+struct unranked {
+    int name, peer, origin;
+    bool receives;
+};
+
 struct scope {
     pthread_mutex_t lock;
     pthread_cond_t bell;  /* the scope's thread has something to do */
@@ -377,6 +383,8 @@ struct scope {
     char *first; /* the first of this cell */
     char *leftover; /* what is left over that this rank is to speak of */
     char *misread;  /* a message of this rank's whose numbers are others than were sent */
+    struct unranked unranked[8]; /* of this cell, each line once */
+    int n_unranked;
 };
 
 extern struct scope scope;
@@ -658,6 +666,7 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
                 const struct unreceived *left, int lefts, double seconds, int drained,
                 int renewed, bool failed);
 void scope_tell_inside(int name); /* this rank exits from within that call: says so */
+void scope_tell_abort(int code); /* this rank ends all: notes it for the notebook */
 char *scope_call_words(int name); /* the collective it has entered last, if it was that call */
 void scope_tell_misread(const struct report *reports, const struct record *received, int sent_at,
                         bool wholes);

@@ -728,7 +728,7 @@ void scope_busy(bool busy, int cell) {
         scope.did = scope.failed = scope.broken = scope.delivered = false;
         free(scope.first);
         scope.first = NULL;
-        scope.n_unjudged = 0;
+        scope.n_unjudged = scope.n_unranked = 0;
         atomic_store(&scope.refused, 0);
     }
     scope.raise = false;

@@ -234,6 +234,13 @@ class Result(AsyncResult):
     _told = None  # the error that has been told of it
     showing = threading.RLock()  # this thread shows what had come before, another what comes
 
+    def __repr__(self):
+        if self._ready or not isinstance(self._targets, list):
+            return super().__repr__()
+        return (
+            f"<{type(self).__name__}({self._fname}): running on {waitfor.in_words(self._targets)}>"
+        )
+
     def wait(self, timeout=-1, return_when=None):
         """Wait as `AsyncResult.wait` does."""
         endless = timeout is None or timeout < 0
@@ -597,6 +604,19 @@ class Client(ipp.Client):
             self._send(self._query_stream, "unregistration_request", content={"id": rank})
         self.give_up()
         return uuids
+
+    def _handle_execute_reply(self, msg):
+        if not self._comes_late(msg):
+            super()._handle_execute_reply(msg)
+
+    def _handle_apply_reply(self, msg):
+        if not self._comes_late(msg):
+            super()._handle_apply_reply(msg)
+
+    def _comes_late(self, msg) -> bool:
+        """Whether this answer is of a rank that was given up: ipyparallel would print it."""
+        sent = msg["parent_header"]["msg_id"]
+        return sent not in self.outstanding and sent in self.history
 
     def _unregister_engine(self, msg):
         content = msg["content"]

@@ -109,7 +109,8 @@ def settle(limit: float, failed: bool) -> dict:
     (`broken`, `generation`, its `report`), whether a call of this rank `raised` it, and, where no
     rank's cell failed, which messages are `unreceived` and which collective only some ranks have
     been in (`partly`, or None). `misread`: a message whose numbers this rank took for another
-    kind than was sent, or None."""
+    kind than was sent, or None. `open`: requests of this rank that are not completed. `unranked`:
+    calls of the cell whose other side was MPI_PROC_NULL or MPI_ANY_SOURCE."""
     return _text(_scope().scope_settle, limit, failed)
 
 
