@@ -12,6 +12,7 @@ from ringside.draw.graph import ring, wait_for
 from ringside.draw.grid import grid
 from ringside.draw.memory import datatype
 from ringside.draw.page import text
+from ringside.draw.player import player
 
 __all__ = [
     "FAMILIES",
@@ -22,6 +23,7 @@ __all__ = [
     "film",
     "grid",
     "overlap",
+    "player",
     "residuals",
     "ring",
     "seconds",
