@@ -20,15 +20,15 @@ MARKS = {
 # The columns, each with room enough that none moves.
 HEADS = (
     ("rank", 2),
-    ("now", 6),
-    ("MPI call", 7),
-    ("line", 8),
+    ("now", 5.5),
+    ("MPI call", 6.5),
+    ("line", 7),
     ("for", 2),
     ("waits for", 4),
     ("calls", 3),
 )
-_CELL = "text-align:left;padding:0 .5em"
-WIDE, HIGH = 260, 16  # of a rank's strip
+_CELL = "text-align:left;padding:2px .5em"
+WIDE, HIGH = 180, 16  # of a rank's strip
 ROOM = 190  # of the graph
 MANY = 24  # ranks that the graph has room for
 MESSAGES = 6
