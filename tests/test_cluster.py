@@ -1267,6 +1267,12 @@ class Notebook:
         self.client = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=LIMIT)
+        self._others = []
+
+    def others(self, cell: str) -> list[dict]:
+        """What has come beneath another cell since this was asked last."""
+        found, self._others = self._others, []
+        return [one for one in found if one["parent_header"].get("msg_id") == cell]
 
     def run(self, code: str, interrupt_after: float | None = None) -> list[dict]:
         """The outputs of a cell: messages with `msg_type` and `content`."""
@@ -1282,6 +1288,8 @@ class Notebook:
             except queue.Empty:
                 continue
             if message["parent_header"].get("msg_id") != request:
+                if message["msg_type"] != "status":
+                    self._others.append(message)
                 continue
             if message["msg_type"] == "status":
                 if message["content"]["execution_state"] == "idle":
@@ -1312,6 +1320,7 @@ def notebooks(tmp_path_factory):
     def run(*arguments):
         return list(pool.map(lambda notebook: notebook.run(*arguments), open_ones))
 
+    run.of = dict(zip(WAYS, open_ones, strict=True)).get
     try:
         with ThreadPoolExecutor(len(WAYS)) as pool:
             for out in run("import ringside; cluster = ringside.start(4); cluster"):
@@ -1503,6 +1512,66 @@ def test_a_cell_that_waits_for_an_earlier_one_says_so(notebooks):
 def test_a_cell_whose_output_is_captured_shows_no_line(notebooks):
     for out in notebooks(f"%%capture\nget_ipython().run_cell_magic('px', '', {COMPUTES[5:]!r})"):
         assert not out
+
+
+CLOSES = """%%px
+import time
+def ring():
+    begun = time.monotonic()
+    while time.monotonic() < begun + 1.5 * rank:
+        pass
+    comm.ssend(None, dest=(rank + 1) % comm.size)
+ring()"""
+
+
+def test_a_panel_shows_a_deadlock_that_closes_and_keeps_how_it_ended(notebooks):
+    def panels(out: list[dict]) -> list[str]:
+        found = [one["content"]["data"].get("text/html", "") for one in out if here(one)]
+        return [html for html in found if html]
+
+    def here(one: dict) -> bool:
+        return one["msg_type"] == "update_display_data"
+
+    alone, seen = notebooks("cluster.watch()")
+    assert not alone
+    assert "No cell runs." in panels(seen)[0]
+    # The panel lies beneath its own cell: what comes there later has that for its parent.
+    watched = seen[0]["parent_header"]["msg_id"]
+    person = notebooks.of("with a person")
+    ended = notebooks(CLOSES)
+    assert all(names_of_errors(out) == ["Deadlock"] for out in ended)
+    notebooks("cluster.watch(False)")
+    shown_there = panels(person.others(watched))
+    arrows = [
+        html.partition("Who waits for whom: ")[2].partition("</div>")[0] for html in shown_there
+    ]
+    for stage in ("0 for 1.", "0 for 1, 1 for 2.", "0 for 1, 1 for 2, 2 for 3."):
+        assert stage in arrows
+    assert "0 for 1, 1 for 2, 2 for 3, 3 for 0." in arrows[-1]
+    assert "The last cell ended so: Deadlock: 0 -&gt; 1 -&gt; 2 -&gt; 3 -&gt; 0" in shown_there[-1]
+    computing = next(
+        html for html, who in zip(shown_there, arrows, strict=True) if who == "0 for 1."
+    )
+    assert ">C</span> computes" in computing and "line 5, in ring" in computing
+    assert "rank 0 waits for rank 1" in computing  # for who does not see the picture
+
+
+def test_a_panel_shows_a_cell_that_nobody_waits_for_and_ends_when_told(notebooks):
+    _, seen = notebooks("cluster.watch()")
+    watched, person = seen[0]["parent_header"]["msg_id"], notebooks.of("with a person")
+
+    def comes(words: str) -> bool:
+        notebooks("pass")
+        return any(words in str(one["content"]) for one in person.others(watched))
+
+    notebooks("%%px --noblock --targets 1\ncomm.recv(source=0)")
+    assert wait_for(lambda: comes("rank 1 waits in MPI_Mprobe for rank 0, line 2"), LIMIT)
+    notebooks("%%px --targets 0\ncomm.send(None, dest=1)")
+    assert wait_for(lambda: comes("No cell runs."), LIMIT)
+    notebooks("cluster.watch(False)")
+    person.others(watched)
+    notebooks("%%px\nimport time; time.sleep(1)")
+    assert not person.others(watched)
 
 
 def test_a_verdict_that_the_notebook_caught_is_not_drawn(notebooks):

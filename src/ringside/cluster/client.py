@@ -26,7 +26,7 @@ from IPython import get_ipython
 from traitlets.log import get_logger
 
 from ringside.cluster import beneath
-from ringside.cluster.panel import Line
+from ringside.cluster.panel import Line, Panel
 from ringside.errors import (
     PREFIX,
     ClusterError,
@@ -42,6 +42,7 @@ from ringside.watch.scope import Stop
 
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25
+PANEL_EVERY = 0.1
 ANSWER = 2.0  # seconds a rank's control thread gets to answer
 CLEARED = 6.0  # the same where it first has the scope clear what a cell left
 SILENT = 0.3  # seconds after another's answer in which one still counts where few are enough
@@ -99,6 +100,7 @@ class Watch:
         self._waiting = {}
         self._since = 0.0
         self._line = None  # beneath the cell that blocks
+        self._panel = None  # of `cluster.watch()`
         self._changed = threading.Condition()
         self._closed = False
         threading.Thread(target=self._run, name="ringside-watch", daemon=True).start()
@@ -128,28 +130,49 @@ class Watch:
             self._closed = True
             self._changed.notify()
 
+    def show(self, panel: Panel | None):
+        """Renew this panel from now on; the one before is renewed once more, and stays so."""
+        with self._changed:
+            before, self._panel = self._panel, panel
+            self._changed.notify()
+        for one in filter(None, (before, panel)):
+            self._renew(one, self._client.ask("state"))
+
+    def _renew(self, panel: Panel, states: dict[int, dict]) -> bool:
+        client = self._client
+        return panel.show(states, client.ids, client.verdict, bool(client.ranks_with_work()))
+
+    def _rests(self) -> bool:
+        """Whether nobody blocks, and no panel has anything new to show."""
+        if self._waiting or self._closed:
+            return False
+        client, panel = self._client, self._panel
+        return panel is None or (panel.waits(client.verdict) and not client.ranks_with_work())
+
     def _run(self):
         while True:
             with self._changed:
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
+                while self._rests():
+                    self._changed.wait(None if self._panel is None else PANEL_EVERY)
                 if self._closed:
                     return
                 early = self._since + WATCH_AFTER - time.monotonic()
                 results = [one for results in self._waiting.values() for one in results()]
-                line = self._line
-            if early > 0:
+                line, panel = self._line, self._panel
+            if early > 0 and panel is None:
                 time.sleep(early)
                 continue
+            changed = False
             with suppress(OSError, ClusterError):  # the client or the cluster is closing
-                self._look(results, line)
-            time.sleep(WATCH_EVERY)
+                changed = self._look(results, line, panel)
+            time.sleep(PANEL_EVERY if changed else WATCH_EVERY)
 
-    def _look(self, results, line):
+    def _look(self, results, line, panel) -> bool:
+        """Judge, and show what the ranks do; whether the panel has changed by it."""
         client = self._client
         if not client.cluster_lives():
             client.give_up()
-            return
+            return False
         client.home.tell_pause()
         cells = {  # of which cell the notebook waits for which rank
             target: result.cell
@@ -158,8 +181,8 @@ class Watch:
             if not child.done()
         }
         waited = set(cells)
-        if not waited:
-            return
+        if not waited and panel is None:
+            return False
 
         def nobody_helps(states):
             return starved(states, waited, client.ranks_with_work())
@@ -167,9 +190,12 @@ class Watch:
         states = client.ask("state", enough=nobody_helps)
         if nobody_helps(states):
             client.ask("stop", enough=bool, reason=Stop.STARVED)
-            return
-        with suppress(Exception):  # whatever is wrong with a sentence, the next verdict comes
-            line.show(lambda: _now(states, client.ids, cells))
+        with suppress(Exception):  # whatever is wrong with what is shown, the next verdict comes
+            if waited:
+                line.show(lambda: _now(states, client.ids, cells))
+            if panel is not None:
+                return self._renew(panel, states)
+        return False
 
 
 def _now(states: dict[int, dict], ranks: Collection[int], cells: dict[int, int]) -> str:

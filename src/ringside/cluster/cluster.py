@@ -13,7 +13,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from ringside import mpi
-from ringside.cluster import files, jobs, magic, room
+from ringside.cluster import files, jobs, magic, panel, room
 from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
 from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
@@ -148,6 +148,7 @@ class Cluster:
 
         cluster.states()           what each rank does now; draw.wait_for(...) draws who waits
         cluster.events()           every MPI call so far, a table; draw.timeline(...) draws it
+        cluster.watch()            a panel that shows the ranks while cells run
         cluster.explain()          after a verdict: which call would have freed whom
         cluster.clear()            forget the calls so far
 
@@ -459,6 +460,20 @@ class Cluster:
             table["start"] -= zero
             table["end"] -= zero
         return table.sort_values("start", ignore_index=True)
+
+    def watch(self, on: bool = True) -> None:
+        """Show beneath this cell, while cells run, what the ranks do: a panel that renews itself.
+
+        It tells what each rank does, in which call and line, since when, and for whom it waits: ten
+        times a second while that changes, four times while it does not. In JupyterLab "Create New
+        View for Cell Output", in the menu of the right mouse button, puts it beside the notebook.
+        Between two cells, and in the file, it stays as the last cell left it. `watch(False)` ends
+        its renewal, and so does another `watch()`, beneath its own cell.
+        """
+        if not panel.looked_at():
+            return
+        self.client._build_targets("all")  # which says so where there are no ranks
+        self.client.watch.show(panel.Panel(self.verdict) if on else None)
 
     def clear(self) -> None:
         """Forget the recorded events."""
