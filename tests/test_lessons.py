@@ -22,6 +22,7 @@ LONG = (
     "04-ping-pong",
     "05-ring-shift-and-scaling",
     "06-halo-swapping",
+    "08-trees",
     "09-on-a-cluster",
     *(["10-a-thousand-ranks"] if simulate.available() else []),
 )
@@ -165,6 +166,8 @@ STREAM = """def stream(balls):
         {answered}
     elif rank == 1:
         comm.Send(one, dest=0)"""
+ROOT = """def broadcast_from(root, group, vector):
+    {how}"""
 SHIFT = """def shifted_by(k):
     received = np.zeros(1)
     {how}"""
@@ -206,6 +209,21 @@ ANSWERS = {
                 "not yet: rank 0 has [-1.0, -1.0, -1.0, -1.0, -1.0, -1.0], not "
                 "[41.0, 40.0, 23.0, 22.0, 15.0, 14.0]"
             ),
+        },
+    ),
+    "08-trees": (
+        ("cell-01", "cell-02", "cell-06", "cell-15", "check-root"),
+        "check()",
+        {
+            ROOT.format(how="binomial(group, vector)"): "not yet: from root 3 the ranks have",
+            ROOT.format(how="group.Bcast(vector, root=root)"): (
+                "not yet: the numbers are right, and the sends {} are no tree"
+            ),
+            ROOT.format(
+                how="if group.rank != root: group.Recv(vector, source=root)\n"
+                "    for to in set(range(8)) - {root} if group.rank == root else (): "
+                "group.Send(vector, dest=to)"
+            ): "not yet: the numbers are right, and the sends {0: 7} are no tree",
         },
     ),
 }
