@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from matplotlib.axes import Axes
 from matplotlib.patches import Patch, Polygon, Rectangle
 
-from ringside.draw.page import FONT, INK, OKABE_ITO, axes_for, finish, legend, sentence
+from ringside.draw.page import FONT, INK, OKABE_ITO, axes_for, finish, legend, listed, sentence
 
 ARROW = {"arrowstyle": "-|>", "color": INK, "lw": 1.6, "shrinkA": 0, "shrinkB": 0}
 AT_WORK = {"facecolor": OKABE_ITO["sky"], "edgecolor": INK}
@@ -52,8 +52,9 @@ def protocols(ax: Axes | None = None) -> Axes:
 def _bar(ax: Axes, row: float, begin: float, end: float, name: str, wakes: float = 0.0) -> None:
     """A call from begin to end, which waits until it wakes up; its name is beside it."""
     works = wakes or begin
-    for left, right, style in ((begin, works, WAITS), (works, end, AT_WORK)):
-        ax.add_patch(Rectangle((left, row - 0.2), right - left, 0.4, **style))
+    if wakes:
+        ax.add_patch(Rectangle((begin, row - 0.2), wakes - begin, 0.4, **WAITS))
+    ax.add_patch(Rectangle((works, row - 0.2), end - works, 0.4, **AT_WORK))
     before = name == "Send"
     at = begin - 0.1 if before else end + 0.1
     ax.text(at, row, name, ha="right" if before else "left", va="center", fontsize=FONT)
@@ -117,7 +118,10 @@ def halo(side: int = 4, ax: Axes | None = None) -> Axes:
     return finish(ax, sentence(words), 16)
 
 
-def cuts(dims: Sequence[Sequence[int]] = ((4, 1, 1), (4, 4, 1), (4, 4, 4)), ax=None) -> Axes:
+CUTS = ((4, 1, 1), (4, 4, 1), (4, 4, 4))
+
+
+def cuts(dims: Sequence[Sequence[int]] = CUTS, ax: Axes | None = None) -> Axes:
     """A cube for each of the dims, cut into so many blocks along x, y and z."""
     ax = axes_for(ax, 3.6)
     for place, (parts, colour) in enumerate(zip(dims, ("sky", "orange", "green"), strict=False)):
@@ -128,9 +132,10 @@ def cuts(dims: Sequence[Sequence[int]] = ((4, 1, 1), (4, 4, 1), (4, 4, 4)), ax=N
     ax.set_ylim(-0.2, 2.1)
     ax.set_aspect("equal")
     ax.axis("off")
-    many = [a * b * c for a, b, c in dims]
-    words = f"one cube is cut along one, two and three dimensions, into {many[0]}, {many[1]} and "
-    return finish(ax, sentence(words + f"{many[2]} blocks"), 16)
+    many = listed(a * b * c for a, b, c in dims)
+    along = listed(sum(n > 1 for n in parts) for parts in dims)
+    words = f"a cube that is cut along {along} dimensions falls into {many} blocks"
+    return finish(ax, sentence(words), 16)
 
 
 def _cube(ax: Axes, left: float, parts: Sequence[int], colour: str) -> None:
