@@ -1486,7 +1486,7 @@ def test_stop_between_short_cells_is_a_stop(notebooks, after):
 )
 def test_stop_in_a_notebook(notebooks, code):
     notebooks("%%px\n" + HOLDING)
-    outs = notebooks(f"%%px\nprint('before')\n{code}", 3.0)
+    outs = notebooks(f"%%px\nprint('before', flush=True)\n{code}", 3.0)
     for out in outs:
         assert names_of_errors(out) == ["Stopped"], shown(out)
         assert "before" in shown(out)

@@ -97,7 +97,13 @@ def test_all_wrong_solutions_are_caught_by_their_rule(name):
     assert not found, "\n\n".join(found)
 
 
-@pytest.mark.parametrize("name", ANSWERS)
+@pytest.mark.parametrize(
+    "name",
+    [
+        pytest.param(name, marks=[pytest.mark.long] * bool(place % 3))
+        for place, name in enumerate(ANSWERS)
+    ],
+)
 def test_right_solutions_of_any_style_pass(name, tmp_path):
     """A trial each, on the number of ranks that comes first; in `make soak` all trials."""
     exercise = EXERCISES[name]

@@ -254,7 +254,7 @@ def broken(program, tmp_path_factory):
     return done, folder
 
 
-KEPT = {"timeline": "ring.svg", "events": "ring.csv", "trace": "ring.json"}
+KEPT = {"timeline": "ring.svg", "player": "ring.html", "events": "ring.csv", "trace": "ring.json"}
 
 
 # A thread that the C library begins for a timer, and that sends what both ranks wait for.
@@ -322,6 +322,12 @@ def test_the_timeline_of_a_broken_run(broken):
     text = (broken[1] / "ring.svg").read_text()
     assert text.lstrip().startswith("<?xml") and "</svg>" in text
     assert 'id="stubs"' in text  # messages that were never received
+
+
+def test_the_player_of_a_broken_run(broken):
+    page = broken[1] / "ring.html"
+    assert page.stat().st_size < 100_000
+    assert "4 of 8 messages were not received" in page.read_text()
 
 
 def test_the_trace_of_a_broken_run(broken):
@@ -870,6 +876,7 @@ def test_nothing_outlives_a_run_that_is_killed(program, tmp_path):
         (["-n", "2", "--quiet", "0", "true"], "--quiet takes a number of seconds"),
         (["-n", "2", "--events", "/no/such/folder/a.csv", "true"], "there is no folder"),
         (["-n", "2", "--timeline", "a.txt", "true"], "an .svg, a .pdf or a .png"),
+        (["-n", "2", "--player", "a.txt", "true"], "an .html file"),
         (["-n", "2", "--mpiexec", "no-mpiexec", "true"], "there is no mpiexec at 'no-mpiexec'"),
         (["-n", "2", "--scope", "no-scope", "true"], "there is no scope at no-scope"),
     ],

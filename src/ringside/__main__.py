@@ -144,6 +144,7 @@ def _parser() -> argparse.ArgumentParser:
 def _add_run(one: argparse.ArgumentParser) -> None:
     one.add_argument("-n", "-np", dest="ranks", type=int, required=True, help="how many ranks")
     one.add_argument("--timeline", metavar="FILE.svg", help="a picture: every call, every message")
+    one.add_argument("--player", metavar="FILE.html", help="the run, to be stepped and played")
     one.add_argument("--events", metavar="FILE.csv", help="a table: a row for every call")
     one.add_argument(
         "--trace", metavar="FILE.json", help="trace events, for Perfetto (ui.perfetto.dev)"
@@ -171,7 +172,8 @@ def _add_run(one: argparse.ArgumentParser) -> None:
 def _run(options) -> int:
     from ringside import run
 
-    names = ("mpiexec", "scope", "insist", "strict", "quiet", "timeline", "events", "trace")
+    files = ("timeline", "player", "events", "trace")
+    names = ("mpiexec", "scope", "insist", "strict", "quiet", *files)
     settings = {name: getattr(options, name) for name in names}
     parts = run.parts(options.ranks, [options.program, *options.arguments])
     return run.carry_out(run.plan(parts, **settings))

@@ -55,6 +55,7 @@ class Plan:
     environment: dict[str, str]
     strict: bool = False  # what is left over is a failure
     timeline: Path | None = None
+    player: Path | None = None
     events: Path | None = None
     trace: Path | None = None
 
@@ -88,6 +89,7 @@ def plan(
     strict: bool = False,
     quiet: float | None = None,
     timeline: str | None = None,
+    player: str | None = None,
     events: str | None = None,
     trace: str | None = None,
 ) -> Plan:
@@ -97,13 +99,15 @@ def plan(
             raise RunError(f"a program runs on at least 1 rank, not on {ranks}")
     if quiet is not None and not quiet > 0:
         raise RunError(f"--quiet takes a number of seconds greater than 0, not {quiet:g}")
-    files = {"timeline": timeline, "events": events, "trace": trace}
+    files = {"timeline": timeline, "player": player, "events": events, "trace": trace}
     kept = {name: Path(path) for name, path in files.items() if path is not None}
     for path in kept.values():
         if not path.parent.is_dir():
             raise RunError(f"{path} cannot be written: there is no folder {path.parent}")
     if timeline is not None and kept["timeline"].suffix not in (".svg", ".pdf", ".png"):
         raise RunError(f"a timeline is an .svg, a .pdf or a .png file, not {timeline}")
+    if player is not None and kept["player"].suffix != ".html":
+        raise RunError(f"a player is an .html file, not {player}")
     parts = [(ranks, _program(command)) for ranks, command in parts]
     launcher = _launcher(mpiexec)
     library = _library([command[0] for _, command in parts])
@@ -652,7 +656,7 @@ def _tell_left_over(directory: Path) -> bool:
 
 def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
     """The files that were asked for. One that cannot be written changes nothing else."""
-    if not (plan.timeline or plan.events or plan.trace):
+    if not (plan.timeline or plan.player or plan.events or plan.trace):
         return
     from ringside.watch import trace
 
@@ -663,8 +667,13 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
             trace.write_csv(events, plan.events)
         if plan.trace:
             trace.write_trace(events, plan.trace)
+        ranks = max((note["size"] for note in notes), default=0)
         if plan.timeline:
-            _write_timeline(events, plan.timeline, max((n["size"] for n in notes), default=0))
+            _write_timeline(events, plan.timeline, ranks)
+        if plan.player:
+            from ringside.draw.player import page
+
+            plan.player.write_text(page(events, ranks))
     except OSError as error:
         _say(f"Ringside: {error}")
 

@@ -27,6 +27,14 @@ COMM = "%%px\nfrom mpi4py import MPI\n\ncomm = MPI.COMM_WORLD\nrank = comm.rank"
 STUCK = "%%px\nwhile rank == 0:\n    pass\ncomm.Barrier()"
 ASK = "import ringside\n\nasked = ringside.predict('Which rank ends first?', ['0', '1', 'both'])"
 SEEN = "asked.seen('both')"
+RUN = """import pandas as pd
+from ringside import draw
+
+same = {"tag": 7, "bytes": 8, "comm": 0, "request": 0, "seq": 0, "left": False, "line": ""}
+draw.player(pd.DataFrame([
+    {"rank": 1, "call": "MPI_Recv", "start": 0.0, "end": 0.003, "peer": 0, "blocked": 0.002} | same,
+    {"rank": 0, "call": "MPI_Send", "start": 0.001, "end": 0.002, "peer": 1, "blocked": 0.0} | same,
+]))"""
 
 
 @pytest.fixture
@@ -131,6 +139,18 @@ def test_two_notebooks_have_ranks_of_their_own(page, write):
     assert len(set(found)) == 4
     page.front(names[0])
     assert pids(page, 1) == found[:2]
+
+
+def test_a_run_is_played_beneath_its_cell(page, write):
+    page.open(write("played.ipynb", RUN))
+    page.run(0)
+    frame = page.one(f"{NOTEBOOK} iframe")
+    page.driver.switch_to.frame(frame)
+    page.one("#told", "rank 1 enters MPI_Recv from rank 0")
+    page.one("#on").click()
+    page.one("#told", "rank 0 enters MPI_Send to rank 1, tag 7, 8 B")
+    page.driver.switch_to.default_content()
+    page.screenshot("played")
 
 
 def test_a_question_is_answered_with_the_mouse(page, write):

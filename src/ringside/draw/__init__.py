@@ -13,6 +13,7 @@ from ringside.draw.graph import ring, wait_for
 from ringside.draw.grid import grid
 from ringside.draw.memory import datatype
 from ringside.draw.page import text
+from ringside.draw.player import player
 
 __all__ = [
     "FAMILIES",
@@ -25,6 +26,7 @@ __all__ = [
     "grid",
     "halo",
     "overlap",
+    "player",
     "protocols",
     "residuals",
     "ring",

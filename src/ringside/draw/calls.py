@@ -46,20 +46,26 @@ FAMILIES = {
     "other": ("other call", "#C0C0C0", "d", 0.0),
 }
 BAR = 0.62  # height of a bar, in rows
+_SPANS = ("end", "blocked")
 
 
 # --- timeline ------------------------------------------------------------------------------
 
 
-def _calls(rows: list) -> list:
+def in_order(events: DataFrame) -> list:
+    """The rows of the table in the order of their starts."""
+    return sorted(events.itertuples(index=False), key=lambda row: (row.start, row.rank, row.seq))
+
+
+def one_a_call(rows: list) -> list:
     """One row a call: a call that finishes several requests has a row for each of them."""
     calls: dict[tuple, Any] = {}
     for row in rows:
         key = (row.rank, row.start, row.call)
-        first = calls.setdefault(key, row)
-        calls[key] = first._replace(
-            end=max(first.end, row.end), blocked=max(first.blocked, row.blocked)
-        )
+        if first := calls.get(key):
+            longest = {name: max(getattr(first, name), getattr(row, name)) for name in _SPANS}
+            row = first._replace(**longest)
+        calls[key] = row
     return list(calls.values())
 
 
@@ -130,6 +136,13 @@ def _message_words(messages: list[Message], calls: list) -> str:
     )
 
 
+def finding(calls: list, shown: list[Message], span: float) -> str:
+    """Who was blocked longest, and whether all messages were received, in a sentence."""
+    broken = any(message.end is None for message in shown) or not shown
+    parts = [_blocked_words(calls, span, broken), _message_words(shown, calls)]
+    return sentence("; ".join(filter(None, parts)))
+
+
 MANY = 64  # ranks that rows cannot show: then it is counted how many are in which kind of call
 
 
@@ -159,12 +172,12 @@ def timeline(
         events["blocked"] = events["blocked"].clip(upper=length)
     if ranks is None and len(events) and events["rank"].max() >= MANY:
         return census(events, ax)
-    every = sorted(events.itertuples(index=False), key=lambda row: (row.start, row.rank, row.seq))
+    every = in_order(events)
     if ranks is None:
         rows = list(range(1 + max((max(row.rank, row.peer) for row in every), default=-1)))
     else:
         rows = sorted(set(ranks))
-    calls = _calls([row for row in every if row.rank in set(rows)])
+    calls = one_a_call([row for row in every if row.rank in set(rows)])
     height = max(3.2, min(HEIGHT, 1.9 + 0.72 * len(rows)), 1.6 + 0.22 * len(rows))
     ax = axes_for(ax, height)
     ax.spines[["top", "right", "left"]].set_visible(False)
@@ -198,9 +211,7 @@ def timeline(
     silent = set(rows) - {row.rank for row in calls}
     for rank in silent:
         ax.text(0, level[rank], "no MPI call recorded", va="center", fontsize=FONT - 1, color=INK)
-    broken = any(message.end is None for message in shown) or not shown
-    parts = [_blocked_words(calls, span, broken), _message_words(shown, calls)]
-    found = sentence("; ".join(filter(None, parts)))
+    found = finding(calls, shown, span)
     return finish(ax, played(found, [events.attrs.get("source", "")]), 48)
 
 
