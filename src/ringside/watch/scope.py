@@ -172,11 +172,11 @@ def stop(reason: int = Stop.USER) -> None:
 def state() -> dict:
     """What this rank is doing now: state, call, seconds in it, and what it waits for; `after`:
     seconds since its last call in this cell; `calls`: how many were recorded; `held`: the call
-    before which it is stopped, "" where it is not; `insist`: whether the Ssend lens is on; `types`: how many derived datatypes it has made and not freed, `types_made`:
-    how many at all; `open`: how many requests have begun and are not completed; `changed`: how many
-    arrays were written to while they were being sent (where RINGSIDE_CHECK is set); `network`: the
-    network that is played, or None; `stop`: the reason it was asked for and has not followed yet,
-    or 0."""
+    before which it is stopped, "" where it is not; `insist`: whether the Ssend lens is on; `types`:
+    how many derived datatypes it has made and not freed, `types_made`: how many at all; `open`: how
+    many requests have begun and are not completed; `changed`: how many arrays were written to
+    while they were being sent (where RINGSIDE_CHECK is set); `network`: the network that is played,
+    or None; `stop`: the reason it was asked for and has not followed yet, or 0."""
     return _text(_scope().scope_state)
 
 
