@@ -19,7 +19,7 @@
 enum { EVENTS = 1 << 16 };
 
 struct scope scope = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .on = true, .busy = true, .quiet_limit = 20};
+    .lock = PTHREAD_MUTEX_INITIALIZER, .on = true, .busy = true, .quiet_limit = 20, .held = NOT_HELD};
 
 #define SCOPE_NAME(name) [CALL_##name] = "MPI_" #name,
 const char *const scope_names[N_CALLS] = {SCOPE_CALLS(SCOPE_NAME)};
@@ -213,6 +213,11 @@ void scope_event(const struct call *call, const struct comm *comm, int peer, int
         .origin = call->origin,
     };
     scope.n_events++;
+}
+
+double scope_after(void) {
+    const double end = scope.n_events > 0 ? scope.events[(scope.n_events - 1) % EVENTS].end : 0;
+    return scope_now() - (end > scope.began ? end : scope.began);
 }
 
 static void (*_Atomic listener)(int err);
@@ -697,7 +702,8 @@ bool scope_tables(void) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     const bool good = scope.events && pthread_key_create(&ends, thread_ends) == 0 &&
                       pthread_cond_init(&scope.bell, &monotonic) == 0 &&
-                      pthread_cond_init(&scope.settled, &monotonic) == 0;
+                      pthread_cond_init(&scope.settled, &monotonic) == 0 &&
+                      pthread_cond_init(&scope.go_on, &monotonic) == 0;
     pthread_condattr_destroy(&monotonic);
     if (good)
         thread_begins(); /* the main thread: it computes until it calls */
@@ -718,10 +724,11 @@ void scope_busy(bool busy, int cell) {
             atomic_compare_exchange_strong(&scope.stop, &stop, NO_STOP);
         atomic_store(&scope.insist, scope.insist_next);
         scope.cell = cell;
+        scope.began = scope_now();
         scope.did = scope.failed = scope.broken = scope.delivered = false;
         free(scope.first);
         scope.first = NULL;
-        scope.n_unjudged = 0;
+        scope.n_unjudged = scope.n_unranked = 0;
         atomic_store(&scope.refused, 0);
     }
     scope.raise = false;

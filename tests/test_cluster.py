@@ -239,6 +239,26 @@ def test_a_controller_that_never_answers_is_replaced(tmp_path):
     assert wait_for(lambda: not files_of_clusters(tmp_path), 8)
 
 
+def test_a_kernel_that_is_hurried_at_its_end_leaves_no_files(tmp_path):
+    """Jupyter sends SIGTERM to one that takes long to end."""
+    code = """
+        import os, signal, ringside
+        from ringside.cluster import files
+
+        clear = files.clear
+        def hurried(run):
+            os.kill(os.getpid(), signal.SIGTERM)
+            clear(run)
+
+        files.clear = hurried  # the controller has ended by then
+        cluster = ringside.start(2)
+        """
+    other = run_python(code, tmp_path)
+    _, err = other.communicate(timeout=2 * LIMIT)
+    assert other.returncode == 0, err
+    assert files_of_clusters(tmp_path) == []
+
+
 def test_a_controller_that_dies_ends_the_wait(tmp_path):
     code = """
         import os, ringside, signal
@@ -1389,6 +1409,27 @@ def test_beneath_the_verdict_on_an_exercise_is_its_picture(notebooks):
         assert "MPI_Mprobe" in sentence["content"]["text"]
 
 
+def test_help_fits_one_screen(notebooks):
+    for out in notebooks("cluster.help()"):
+        lines = shown(out).splitlines()
+        assert len(lines) < 30 and max(map(len, lines)) <= 100
+        assert any("cluster.explain()" in line for line in lines)
+
+
+def test_after_a_verdict_it_is_explained_which_call_would_have_freed_whom(notebooks):
+    notebooks("%%px\nif rank == 3:\n    comm.recv(source=2)\nif rank == 2:\n    comm.ssend(1, 1)")
+    for out in notebooks("cluster.explain()"):
+        assert shown(out).splitlines() == [
+            "Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
+            "  A receive on rank 1 from rank 2 with tag 0 would have freed it.",
+            "  Rank 1 is in no cell.",
+            "Rank 3 is in MPI_Mprobe from rank 2 (any tag), line 3 of the cell.",
+            "  A send from rank 2 to rank 3 would have freed it.",
+            "  Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
+            "",
+        ]
+
+
 def test_a_cell_that_lacks_px_is_told_where_the_ranks_are(notebooks):
     def said(code: str) -> list[str]:
         return [" ".join(shown(out).split()) for out in notebooks(code)]
@@ -1414,6 +1455,54 @@ def test_a_cell_that_lacks_px_is_told_where_the_ranks_are(notebooks):
 def test_a_cell_on_one_rank_shows_its_output(notebooks):
     for out in notebooks("%%px --targets 2\nprint(comm.rank)"):
         assert "2" in shown(out)
+
+
+COMPUTES = """%%px
+import time
+begun = time.monotonic()
+if rank == 1:
+    while time.monotonic() - begun < 6:
+        pass
+    comm.send(None, dest=0)
+if rank == 0:
+    comm.recv(source=1)"""
+
+
+def live(out: list[dict]) -> list[dict]:
+    """What has been shown while the cell ran, one after the other, where it is gone now."""
+    begun = [m for m in out if m["msg_type"] == "display_data" and not m["content"]["data"]]
+    [place] = {m["content"]["transient"]["display_id"] for m in begun} or {None}
+    update = [m for m in out if m["msg_type"] == "update_display_data"]
+    return [
+        m["content"]["data"] for m in update if m["content"]["transient"]["display_id"] == place
+    ]
+
+
+def test_a_cell_that_goes_on_says_what_its_ranks_do_until_it_ends(notebooks):
+    alone, shown_to_a_person = notebooks(COMPUTES)
+    assert not alone
+    *lines, last = live(shown_to_a_person)
+    assert last == {} and lines
+    assert len([m for m in shown_to_a_person if m["msg_type"] == "display_data"]) == 1
+    text = lines[-1]["text/plain"]
+    assert re.search(r"ank 0 waits in MPI_Mprobe for rank 1, line 9, for \d s", text), text
+    assert re.search(r"rank 1 computes, line [56], for \d s; ranks 2 and 3 are idle", text), text
+    assert "Press stop" in text
+
+
+def test_a_cell_that_waits_for_an_earlier_one_says_so(notebooks):
+    notebooks("%%px --noblock --targets 1\nimport time; time.sleep(6)")
+    alone, shown_to_a_person = notebooks("%%px\npass")
+    assert not alone
+    *lines, last = live(shown_to_a_person)
+    assert last == {} and lines
+    begins = "This cell has not begun on rank 1: an earlier one (--noblock) runs there. "
+    assert begins in lines[0]["text/plain"]
+
+
+def test_a_cell_whose_output_is_captured_shows_no_line(notebooks):
+    for out in notebooks(f"%%capture\nget_ipython().run_cell_magic('px', '', {COMPUTES[5:]!r})"):
+        assert not out
 
 
 def test_a_verdict_that_the_notebook_caught_is_not_drawn(notebooks):
