@@ -467,6 +467,21 @@ RECORD = bodies(
     },
 )
 
+# --- 08 ----------------------------------------------------------------------------------------
+
+NO_TREE = "not yet: the numbers are right, and the sends {} are no tree"
+BY_HAND = """\
+if group.rank != root: group.Recv(vector, source=root)
+for to in set(range(8)) - {root} if group.rank == root else (): group.Send(vector, dest=to)"""
+ROOT = bodies(
+    "def broadcast_from(root, group, vector):",
+    {
+        "binomial(group, vector)": "not yet: from root 3 the ranks have",
+        "group.Bcast(vector, root=root)": NO_TREE,
+        BY_HAND: NO_TREE.format("{0: 7}"),
+    },
+)
+
 CHECKS = [
     Check("00-the-cluster", ("cell-02", "cell-05", "cell-40", "cell-41"), "check()", CARD),
     Check("00-the-cluster", ("cell-50", "cell-51"), "check_token()", TOKEN),
@@ -505,4 +520,5 @@ CHECKS = [
         COLUMN,
     ),
     Check("07-derived-datatypes", ("cell-78", "cell-80"), "check()", RECORD),
+    Check("08-trees", ("cell-01", "cell-02", "cell-06", "cell-15", "check-root"), "check()", ROOT),
 ]

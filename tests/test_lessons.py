@@ -23,6 +23,7 @@ LONG = (
     "04-ping-pong",
     "05-ring-shift-and-scaling",
     "06-halo-swapping",
+    "08-trees",
     "09-on-a-cluster",
     *(["10-a-thousand-ranks"] if simulate.available() else []),
 )

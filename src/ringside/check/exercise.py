@@ -22,6 +22,7 @@ MODULES = (
     "job_script",
     "halo",
     "types",
+    "trees",
 )
 
 
