@@ -50,7 +50,7 @@ int simulated_Win_allocate(MPI_Aint, int, MPI_Info, MPI_Comm, void *, MPI_Win *)
 int simulated_Topo_test(MPI_Comm, int *);
 int simulated_Comm_split_type(MPI_Comm, int, int, MPI_Info, MPI_Comm *);
 
-/* In SMPI (3.32) MPI_Win_shared_query gives the memory of rank 0, whichever rank is asked for. */
+/* SMPI's MPI_Win_shared_query gives the memory of rank 0: errata 37. */
 #define SHARED_WINDOW_LACKING                                                                      \
     "it is not simulated: what ranks copy themselves takes no simulated time, and SimGrid's "      \
     "MPI_Win_shared_query gives another rank's memory"
