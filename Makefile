@@ -168,7 +168,7 @@ PAGES = -q -W --keep-going -c docs -d docs/build/read . docs/build/html
 docs: kernels
 	@$(call ALSO,requirements-docs.txt)
 	@"$(PY)" -m sphinx $(PAGES)
-	@echo "Ringside: the pages begin with docs/build/html/docs/index.html"
+	@echo "Ringside: the pages begin with docs/build/html/README.html"
 
 kernels: env
 	@$(INSIDE) $(MAKE) --no-print-directory -C kernels MPI=$(MPI) MPICC=mpicc

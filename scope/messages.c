@@ -19,6 +19,18 @@ long long scope_bytes(count_t count, MPI_Datatype type) {
     return __builtin_mul_overflow((long long)count, (long long)size, &bytes) ? LLONG_MAX : bytes;
 }
 
+/* Notes, in a notebook, that the other side of a call is no rank: a rank that was computed may come to
+ * be MPI_PROC_NULL, or MPI_ANY_SOURCE, by chance. */
+static void note_unranked(const struct call *call, bool receives) {
+    const int room = sizeof scope.unranked / sizeof *scope.unranked;
+    for (int i = 0; i < scope.n_unranked; i++)
+        if (scope.unranked[i].origin == call->origin && scope.unranked[i].receives == receives)
+            return;
+    if (scope.cell > 0 && call->origin && scope.n_unranked < room)
+        scope.unranked[scope.n_unranked++] = (struct unranked){
+            .name = call->name, .peer = call->peer, .origin = call->origin, .receives = receives};
+}
+
 /* Says what is wrong with a rank or a tag, in the program's terms: the library would speak of the
  * call that serves this one. */
 int scope_check(struct call *call, const struct comm *c, int peer, int tag, bool receives) {
@@ -41,6 +53,8 @@ int scope_check(struct call *call, const struct comm *c, int peer, int tag, bool
         snprintf(text, sizeof text, "%s %s rank %d with tag %d: tags are 0 to %d", name, way, peer,
                  tag, scope.greatest_tag);
     } else {
+        if (peer == MPI_PROC_NULL || any_peer)
+            note_unranked(call, receives);
         return MPI_SUCCESS;
     }
     PMPI_Add_error_string(code, text);
@@ -515,7 +529,7 @@ int MPI_Cancel(MPI_Request *request) {
     if (op)
         op->cancelled = true;
 #ifdef MPICH_VERSION
-    /* It (5.0.2, over UCX) cancels no send, as it may, and sometimes crashes when asked to. */
+    /* It cancels no send, as it may, and sometimes crashes when asked to: errata 5. */
     const bool in_vain = op && (op->dead || op->kind == SEND);
 #else
     const bool in_vain = op && op->dead;

@@ -555,6 +555,7 @@ int MPI_Abort(MPI_Comm comm, int code) {
         await_end();
     if (scope_outside_wanted())
         mark("abort");
+    scope_tell_abort(code);
     return PMPI_Abort(comm, code);
 }
 

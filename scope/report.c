@@ -410,20 +410,32 @@ char *scope_call_words(int name) {
     return text.at;
 }
 
-void scope_tell_inside(int name) {
-    static const char said[] = "Ringside: rank %d was ended within %s\n";
-    char *words = scope_call_words(name), path[4096];
-    if (words)
-        fprintf(stderr, said, scope.rank, words);
-    /* mpiexec may end before it has passed that on: a notebook finds it in the rank's log as well. */
+/* mpiexec may end before it has passed on what a rank writes: a notebook finds it in the rank's log. */
+static void note_end(const char *said) {
+    char path[4096];
     const char *run = getenv("RINGSIDE_RUN");
     const int length = snprintf(path, sizeof path, "%s/rank-%d.fault", run ? run : "", scope.rank);
-    FILE *log = words && run && length < (int)sizeof path ? fopen(path, "a") : NULL;
+    FILE *log = run && length < (int)sizeof path ? fopen(path, "a") : NULL;
     if (log) {
-        fprintf(log, said, scope.rank, words);
+        fputs(said, log);
         fclose(log);
     }
+}
+
+void scope_tell_inside(int name) {
+    char *words = scope_call_words(name), said[1024];
+    if (words) {
+        snprintf(said, sizeof said, "Ringside: rank %d was ended within %s\n", scope.rank, words);
+        fputs(said, stderr);
+        note_end(said);
+    }
     free(words);
+}
+
+void scope_tell_abort(int code) {
+    char said[64];
+    snprintf(said, sizeof said, "Ringside: rank %d called MPI_Abort, %d\n", scope.rank, code);
+    note_end(said);
 }
 
 static void say_members(struct text *text, const struct report *report, int comm) {
@@ -744,15 +756,66 @@ void scope_tell_misread(const struct report *reports, const struct record *recei
     scope.misread = text.at;
 }
 
+static void say_own_origin(struct text *text, int origin) {
+    char words[SCOPE_ORIGIN] = "";
+    if (origin)
+        scope_say_origin(origin, words);
+    say_quoted(text, words);
+}
+
+/* This rank's requests that have begun and were not completed: of many some. A small send is complete
+ * when it begins, and is in no list. Nor is what a thread may be waiting for. */
+static void say_open(struct text *text) {
+    enum { MANY_OPEN = 64 };
+    static const char *const kinds[] = {[SEND] = "send", [RECV] = "recv", [COLLECTIVE] = "collective"};
+    int n = 0;
+    say(text, "[");
+    for (const struct thread *t = scope.threads; t; t = t->next)
+        n = t->waiting ? MANY_OPEN : n;
+    for (const struct op *op = scope_first(); op && n < MANY_OPEN; op = scope_next(op)) {
+        if (!op->active || op->dead || op->freed || op->cancelled ||
+            (op->kind != SEND && op->kind != RECV && op->kind != COLLECTIVE))
+            continue;
+        unsigned long long handle = 0;
+        memcpy(&handle, &op->request, sizeof op->request);
+        say(text, "%s{\"handle\":%llu,\"serial\":%lld,\"kind\":\"%s\",\"peer\":%d,\"tested\":%s,"
+                  "\"origin\":",
+            n++ ? "," : "", handle, op->serial, kinds[op->kind], op->peer,
+            op->window ? "true" : "false");
+        say_own_origin(text, op->origin);
+        say(text, "}");
+    }
+    say(text, "]");
+}
+
+/* In which calls of this cell the rank of the other side was MPI_PROC_NULL or MPI_ANY_SOURCE. */
+static void say_unranked(struct text *text) {
+    say(text, "[");
+    for (int i = 0; i < scope.n_unranked; i++) {
+        const struct unranked *u = &scope.unranked[i];
+        say(text, "%s{\"call\":\"%s\",\"peer\":%d,\"nobody\":%s,\"receives\":%s,\"origin\":",
+            i ? "," : "", scope_names[u->name], u->peer,
+            u->peer == MPI_PROC_NULL ? "true" : "false", u->receives ? "true" : "false");
+        say_own_origin(text, u->origin);
+        say(text, "}");
+    }
+    say(text, "]");
+}
+
 char *scope_settled_text(void) {
     static const char nothing[] = "\"unreceived\":[],\"untold\":0,\"partly\":null";
     struct text text = {.at = malloc(1024), .room = 1024};
     if (!text.at)
         return NULL;
-    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"misread\":%s,%s}",
+    say(&text, "{\"generation\":%d,\"broken\":%s,\"raised\":%s,\"report\":%s,\"misread\":%s,%s,"
+               "\"open\":",
         scope.generation, scope.broken ? "true" : "false", scope.delivered ? "true" : "false",
         scope.first ? scope.first : "null", scope.misread ? scope.misread : "null",
         scope.leftover ? scope.leftover : nothing);
+    say_open(&text);
+    say(&text, ",\"unranked\":");
+    say_unranked(&text);
+    say(&text, "}");
     free(scope.leftover);
     free(scope.misread);
     scope.leftover = scope.misread = NULL;
@@ -787,10 +850,12 @@ char *scope_state(void) {
     say(&text, ",\"stop\":%d,\"unjudged\":[", atomic_load(&scope.stop));
     for (int i = 0; i < scope.n_unjudged; i++)
         say(&text, "%s\"%s\"", i ? "," : "", scope.unjudged[i]);
-    say(&text, "],\"network\":%s,\"on\":%s,\"insist\":%s,\"after\":%.6f,\"calls\":%lld,\"types\":%lld,"
-              "\"types_made\":%lld,\"open\":%lld,\"changed\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
+    const char *const held = scope.held == NOT_HELD ? "" : scope_names[scope.held];
+    say(&text, "],\"network\":%s,\"on\":%s,\"insist\":%s,\"after\":%.6f,\"calls\":%lld,\"held\":\"%s\",",
         network, atomic_load(&scope.on) && ready ? "true" : "false",
-        atomic_load(&scope.insist) ? "true" : "false", scope_after(), scope.n_events,
+        atomic_load(&scope.insist) ? "true" : "false", scope_after(), scope.n_events, held);
+    say(&text, "\"types\":%lld,\"types_made\":%lld,\"open\":%lld,\"changed\":%lld,"
+              "\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
         scope_open_types(), scope_types_made(), open_requests(), scope.changed,
         kinds[verdict->kind], scope.round);
     say_stuck(&text, verdict);

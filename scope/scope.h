@@ -304,12 +304,21 @@ struct thread {
     struct record probe;
 };
 
+/* A call whose other side is no rank. */
+struct unranked {
+    int name, peer, origin;
+    bool receives;
+};
+
 struct scope {
     pthread_mutex_t lock;
     pthread_cond_t bell;  /* the scope's thread has something to do */
     pthread_cond_t settled;
     atomic_int wanted;    /* somebody waits for the lock */
-    atomic_bool on, ready, insist;
+    atomic_bool on, ready, insist, stepping;
+    pthread_cond_t go_on; /* who is stopped before a call may have been let go */
+    int steps;            /* calls that may be made until the next one is stopped before */
+    int held;             /* the call before which this rank is stopped, NOT_HELD */
     bool insist_next; /* what the next cell begins with */
     atomic_int stop;
     atomic_bool leaving; /* in exit(), and MPI_Finalize was not called */
@@ -374,6 +383,8 @@ struct scope {
     char *first; /* the first of this cell */
     char *leftover; /* what is left over that this rank is to speak of */
     char *misread;  /* a message of this rank's whose numbers are others than were sent */
+    struct unranked unranked[8]; /* of this cell, each line once */
+    int n_unranked;
 };
 
 extern struct scope scope;
@@ -403,6 +414,8 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
 #define OBSERVE(name, handle, forward)                             \
     if (!atomic_load_explicit(&scope.on, memory_order_relaxed))    \
         return forward;                                            \
+    if (atomic_load_explicit(&scope.stepping, memory_order_relaxed)) \
+        scope_hold(CALL_##name);                                   \
     struct comm *c = NULL;                                         \
     struct call call;                                              \
     switch (scope_begin(&call, CALL_##name, handle, &c)) {         \
@@ -433,6 +446,10 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
 
 /* For calls that take a request and no communicator. */
 #define WORLD (scope.comms[0])
+
+/* step.c */
+enum { NOT_HELD = -1 };
+void scope_hold(int name); /* waits until its reader lets the rank make this call */
 
 /* state.c */
 bool scope_tables(void); /* makes room for them; false: no memory */
@@ -649,6 +666,7 @@ void scope_tell(const struct report *reports, const struct verdict *verdict, int
                 const struct unreceived *left, int lefts, double seconds, int drained,
                 int renewed, bool failed);
 void scope_tell_inside(int name); /* this rank exits from within that call: says so */
+void scope_tell_abort(int code); /* this rank ends all: notes it for the notebook */
 char *scope_call_words(int name); /* the collective it has entered last, if it was that call */
 void scope_tell_misread(const struct report *reports, const struct record *received, int sent_at,
                         bool wholes);

@@ -26,7 +26,7 @@ rank, size = comm.rank, comm.size
 right, left = (rank + 1) % size, (rank - 1) % size
 BIG = 200_000  # doubles: above every eager limit
 kept = 1000 + rank
-UNIT = np.ones(1)  # by name: mpi4py (4.1) lets go of the arrays of a nonblocking reduction
+UNIT = np.ones(1)  # by name: a nonblocking reduction does not keep its arrays (errata 36)
 
 def burn(seconds):
     until = time.perf_counter() + seconds
@@ -4851,4 +4851,58 @@ collectives.case(
     ),
     Cell("value[0] = 5\ncomm.Bcast(value, 0)", words=(r"(?s)\A(?!.*(tag 7|MPI_Bcast))",)),
     Cell("if rank == 1: comm.Recv(late, 0, 7)", check="rank != 1 or late[0] == 0"),
+)
+requests.case(
+    "requests that are completed in every way there is",
+    "nothing is said of them, nor of a send that a variable holds for a later cell",
+    Cell(
+        """
+a, b, big = np.zeros(1), np.zeros(1), np.ones(BIG)
+first, second = comm.Irecv(a, left, 31), comm.Irecv(b, left, 32)
+comm.Isend(np.full(1, 5.0), right, 31).Wait()
+again = comm.Send_init(np.full(1, 6.0), right, 32)
+again.Start()
+MPI.Request.Waitall([first, second, again])
+again.Free()
+nothing = comm.Irecv(a, MPI.PROC_NULL, 33)
+comm.Isend(big, right, 34).Free()
+comm.Recv(np.zeros(BIG), left, 34)
+comm.irecv(source=left, tag=35).Cancel()
+pending = comm.Irecv(a, left, 36)
+assert not pending.Test()
+later = comm.Isend(big, right, 37)
+""",
+        words=(r"(?s)\A(?!.*began)",),
+    ),
+    Cell(
+        """
+comm.Send(np.full(1, 7.0), right, 36)
+comm.Recv(big.copy(), left, 37)
+MPI.Request.Waitall([pending, later])
+""",
+        check="a[0] == 7 and b[0] == 6",
+    ),
+)
+matching.case(
+    "neighbours that are nobody on purpose",
+    "by name, by a condition, from Cart_shift and from a function: nothing is said of them",
+    Cell(
+        """
+grid = comm.Create_cart([4], periods=[False])
+below, above = grid.Shift(0, 1)
+grid.Sendrecv(np.ones(1), above, recvbuf=np.zeros(1), source=below)
+before = rank - 1
+if before < 0: before = MPI.PROC_NULL
+after = rank + 1 if rank < size - 1 else MPI.PROC_NULL
+comm.Sendrecv(np.ones(1), after, recvbuf=np.zeros(1), source=before)
+if rank == 0: comm.Send(np.ones(1), MPI.PROC_NULL)
+def edge(of): return MPI.PROC_NULL if of == 0 else of - 1
+comm.Send(np.ones(1), edge(rank), 41)
+if rank < 3: comm.Recv(np.zeros(1), rank + 1, 41)
+if rank == 0: comm.send(1, 1, 42)
+if rank == 1: comm.recv(source=MPI.ANY_SOURCE, tag=42)
+grid.Free()
+""",
+        words=(r"(?s)\A(?!.*Ringside)",),
+    ),
 )

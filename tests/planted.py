@@ -336,6 +336,13 @@ FAULTS = {
         "A matrix that does not divide evenly is scattered from the wrong places.",
         ["test_matrix.py::test_every_variant_on_every_grid"],
     ),
+    "blocks: what is left of a vector": Fault(
+        "kernels/blocks.c",
+        "e->count / e->size + (e->count % e->size > 0);",
+        "e->count / e->size;",
+        "The last elements of a vector that does not divide evenly are never sent.",
+        ["test_bcast.py::test_every_variant_on_every_number_of_ranks"],
+    ),
     # ---- cluster ----
     "deaths: because of another": Fault(
         "src/ringside/cluster/deaths.py",
@@ -654,6 +661,20 @@ FAULTS = {
         ["test_origins.py::test_events_of_c_have_their_lines"],
     ),
     # ---- found by the cases ----
+    "oversights: a request that is tested": Fault(
+        "src/ringside/engine/oversights.py",
+        'elif one["kind"] != "send" and not one["tested"] and (',
+        "elif (",
+        "A correct program is told that it has not waited for a request, of which it knows.",
+        ["test_cases.py::test_case[requests: requests that are completed in every way there is]"],
+    ),
+    "oversights: who is nobody on purpose": Fault(
+        "src/ringside/engine/oversights.py",
+        "return ast.unparse(found[-1]) if all(map(_is_sum, found)) else None",
+        "return ast.unparse(found[-1]) if any(map(_is_sum, found)) else None",
+        "A program that sets a neighbour to MPI.PROC_NULL is told that it computed one.",
+        ["test_cases.py::test_case[matching: neighbours that are nobody on purpose]"],
+    ),
     "windows: a post that comes early": Fault(
         "scope/windows.c",
         "scope_heard(PMPI_Win_start(group, assertion | UNCHECKED, win)); /* all have posted */",

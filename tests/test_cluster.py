@@ -901,7 +901,7 @@ def test_a_truncated_message_is_named_with_its_size(view):
 
 
 def test_a_large_message_into_a_small_array_harms_no_rank(view):
-    """Open MPI writes past the array's end where it copies from the sender's memory."""
+    """Open MPI writes past the array's end if it copies from the sender's memory: errata 22."""
     before = view.apply_sync(os.getpid)
     cell = "if rank == 0: comm.Send(np.ones(200_000), 1)\n"
     cell += "if rank == 1: time.sleep(0.1); comm.Recv(np.zeros(5), 0)"
@@ -1199,7 +1199,7 @@ def test_a_dead_rank_is_named_and_the_cluster_comes_back(cluster, view, code, ra
 
 @pytest.mark.long
 def test_no_death_goes_unexplained(cluster, view):
-    """MPICH's mpiexec used to fall over at every eighth death, while the others were ended."""
+    """MPICH's mpiexec fell over at every eighth death, while the others were ended: errata 16."""
     for _ in range(8):
         with pytest.raises(ringside.RankDied, match="signal 9"):
             view.execute("if rank == 1: os.kill(os.getpid(), 9)\ncomm.barrier()")

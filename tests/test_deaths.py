@@ -110,3 +110,10 @@ def test_the_call_is_known_where_mpiexec_did_not_pass_it_on(run):
     (run / "rank-5.fault").write_text(f"Ringside: rank 5 was ended within {call}\n")
     told = death(run, "\nRingside: rank 5 ended with exit code 1\n", [5, 2], 1)
     assert (told["rank"], told["exit_code"], told["where"]) == (5, 1, call)
+
+
+def test_a_rank_that_called_abort_says_so_itself(run):
+    """mpiexec may end before it has passed on the message, and with code 0."""
+    (run / "rank-2.fault").write_text("Ringside: rank 2 called MPI_Abort, 0\n")
+    found = death(run, "", [3], 0)
+    assert (found["rank"], found["abort"], found["exit_code"]) == (2, 0, None)

@@ -268,9 +268,8 @@ def test_lines_are_counted_as_in_the_notebook(looks, tmp_path):
         check=True,
     )
     verdict, left, partly = done.stdout.splitlines()[-3:]
-    assert (
-        "rank 0: MPI_Mprobe from rank 1 (any tag), line 3 of the cell that defines swap" in verdict
-    )
+    swap = "rank 0: recv (MPI_Mprobe) from rank 1 (any tag), line 3 of the cell that defines swap"
+    assert swap in verdict
     assert "1 message from rank 0 to rank 1 (tag 0), sent in line 3 of the cell" in left
     assert "rank 0 called MPI_Bcast, root 0, 1 B (line 2 of the cell), and rank 1 did not" in partly
 

@@ -231,6 +231,54 @@ def test_a_mismatch_names_every_call():
     assert verdict.edges == ()
 
 
+def gathered(name: str, of_root: str, of_others: str) -> tuple[str, ...]:
+    """What is said of a Gather or its kin in line 2, of a rank 0 and two others."""
+    entered = {str(r): f"MPI_{name}, {of_others if r else of_root}" for r in range(3)}
+    origins = dict.fromkeys(entered, "2\t<module>\t")
+    mismatch = {"comm": 0, "index": 1, "entered": entered, "in_pairs": False, "origins": origins}
+    states = [state(r) for r in range(3)]
+    return waitfor.verdict(report("mismatch", states, mismatch=mismatch)).sentences
+
+
+@pytest.mark.parametrize(
+    ("name", "of_root", "of_others", "said"),
+    [
+        (
+            "Gather",
+            "root 0, 8 B, hands in 16 B and takes out 32 B",
+            "root 0, 16 B, hands in 16 B and takes out 0 B",
+            "Rank 0 has room for 4 x 8 B, and ranks 1 and 2 hand in 16 B each: the array of rank 0 "
+            "has to hold 4 x 16 B = 64 B.",
+        ),
+        (
+            "Scatter",
+            "root 0, 16 B, hands in 64 B and takes out 8 B",
+            "root 0, 8 B, hands in 0 B and takes out 8 B",
+            "Rank 0 hands out 4 x 16 B, and ranks 1 and 2 have room for 8 B each: where each rank "
+            "puts its part has to hold 16 B.",
+        ),
+        (
+            "Allgather",
+            "8 B, hands in 64 B and takes out 32 B",
+            "8 B, hands in 64 B and takes out 32 B",
+            "Each rank hands in 16 B, and has room for 4 x 8 B: its array has to hold 4 x 16 B = "
+            "64 B.",
+        ),
+        (
+            "Gather",
+            "root 0, 8 B, hands in 16 B and takes out 32 B",
+            "root 1, 16 B, hands in 16 B and takes out 0 B",
+            "All ranks of a communicator make the same collective calls",
+        ),
+    ],
+)
+def test_what_an_array_of_a_gather_has_to_hold(name, of_root, of_others, said):
+    """Of a communicator of four ranks, though one has not come when the others are found unlike."""
+    sentences = gathered(name, of_root, of_others)
+    assert sentences[0].startswith("Mismatch: in line 2 of the cell, on MPI_COMM_WORLD, the ranks")
+    assert any(sentence.startswith(said) for sentence in sentences)
+
+
 def test_a_mismatch_that_did_not_hang_is_named_too():
     mismatch = {"comm": 2, "index": 1, "entered": ENTERED, "in_pairs": False}
     verdict = waitfor.verdict(report("mismatch", [state(r) for r in range(3)], mismatch=mismatch))

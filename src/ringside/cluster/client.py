@@ -272,6 +272,13 @@ class Result(AsyncResult):
     _told = None  # the error that has been told of it
     showing = threading.RLock()  # this thread shows what had come before, another what comes
 
+    def __repr__(self):
+        if self._ready or not isinstance(self._targets, list):
+            return super().__repr__()
+        return (
+            f"<{type(self).__name__}({self._fname}): running on {waitfor.in_words(self._targets)}>"
+        )
+
     def wait(self, timeout=-1, return_when=None):
         """Wait as `AsyncResult.wait` does."""
         endless = timeout is None or timeout < 0
@@ -289,7 +296,7 @@ class Result(AsyncResult):
                 self._told = self._client.tell(failure, self)
             told = self._told
         else:
-            # ipyparallel passes over cells that an engine dropped after an earlier error.
+            # ipyparallel passes over cells that an engine dropped: errata 41.
             dropped = [
                 rank
                 for rank, one in zip(self._targets or (), self._raw_results, strict=False)
@@ -319,7 +326,7 @@ class Result(AsyncResult):
     def _iopub_streaming_output_callback(self, eid, msg_future, msg):
         if msg["header"]["msg_type"] == "error":  # they are told together, when all have ended
             return
-        # What had come before has no parent in ipyparallel, so that all ranks' had one place.
+        # The parent that ipyparallel leaves out, so that each rank has its own place: errata 42.
         with self.showing:
             super()._iopub_streaming_output_callback(
                 eid, msg_future, msg | {"parent_header": {"msg_id": msg_future.msg_id}}
@@ -435,7 +442,7 @@ def _tell_beneath(cell) -> None:
 class Magics(ParallelMagics):
     """`%%px`, watched; an interrupted cell ends with one error."""
 
-    # ipyparallel's bar of cells that have ended is at 100 % where a deadlock was broken, and stays.
+    # No bar of cells that have ended, as it would stay where a deadlock was broken: errata 40.
     progress_after_seconds = -1
 
     def __init__(self, *args, **options):
@@ -458,8 +465,8 @@ class Magics(ParallelMagics):
 
     def parallel_execute(self, cell, block=None, **options):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
-        block = self.view.block if block is None else block
         client = self.view.client
+        block = (self.view.block if block is None else block) and not client.stepping
         if "\n" in cell and not cell.lstrip().startswith("%%"):
             cell = f"# %%px\n{cell}"  # errors count lines as the notebook does, and `check`
         if options.get("groupby", "type") != "type" and options.get("stream_output") is None:
@@ -507,6 +514,7 @@ class Client(ipp.Client):
         self.watch = None
         self.interrupted = False
         self.verdict = None
+        self.stepping = False  # ranks stop before their calls
         self.lost = False  # engines have gone and nobody has been told
         self.told_of_mpi = False  # that the notebook's own is not the ranks'
         self.cells = 0  # that were sent: each has its number on all its ranks
@@ -634,6 +642,19 @@ class Client(ipp.Client):
             self._send(self._query_stream, "unregistration_request", content={"id": rank})
         self.give_up()
         return uuids
+
+    def _handle_execute_reply(self, msg):
+        if not self._comes_late(msg):
+            super()._handle_execute_reply(msg)
+
+    def _handle_apply_reply(self, msg):
+        if not self._comes_late(msg):
+            super()._handle_apply_reply(msg)
+
+    def _comes_late(self, msg) -> bool:
+        """Whether this answer is of a rank that was given up: ipyparallel would print it."""
+        sent = msg["parent_header"]["msg_id"]
+        return sent not in self.outstanding and sent in self.history
 
     def _unregister_engine(self, msg):
         content = msg["content"]

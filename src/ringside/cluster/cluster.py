@@ -17,7 +17,7 @@ from ringside.cluster import files, jobs, magic, panel, room
 from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
 from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
-from ringside.watch import origins, waitfor
+from ringside.watch import live, origins, waitfor
 from ringside.watch.explain import explain
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
@@ -33,6 +33,8 @@ EARLIER_LIMIT = 5.0  # seconds for Slurm to end what another notebook has left
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died
 QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
 TICK = 0.03
+STEP_LIMIT = 3.0  # seconds for ranks to come to rest after a step; one may compute for long
+STEP_LOOK = 0.05
 DAY = 86_400.0
 _TAKEN = "Address already in use"
 _AGAIN = "run the cells above again"
@@ -152,6 +154,8 @@ class Cluster:
 
         cluster.insist(True)       no buffer helps: every MPI_Send waits for its receive
         cluster.network(1e-3)      play a network of 1 ms a message; network(None): no more
+        cluster.stepping()         stop each rank before each MPI call; cluster.step(2): rank 2
+                                   makes one; cluster.step(): all; stepping(False): no more
         cluster.quiet(60)          let a loop of tests go on for 60 s before it is suspected
         cluster.switch(False)      the scope steps aside, for measurements
 
@@ -221,7 +225,7 @@ class Cluster:
                 self.stop()
             raise
         self._told = len(self._keeper.deaths)
-        self.client.lost = False
+        self.client.lost = self.client.stepping = False
         if self.view is None:
             self.view = self.client.direct_view("all")
             self.view.block = True
@@ -374,6 +378,7 @@ class Cluster:
         self.clear()
         self.switch(True)
         self.insist(False)
+        self.stepping(False)
         self.quiet(QUIET)
         self._play(None)
         self.client.verdict = None
@@ -496,6 +501,43 @@ class Cluster:
     def insist(self, on: bool) -> None:
         """Serve every MPI_Send as MPI_Ssend, to expose programs that rely on buffering."""
         self._ask("insist", on=bool(on))
+
+    def stepping(self, on: bool = True) -> None:
+        """Stop each rank before each of its MPI calls, until `step` lets it go on; False: no more.
+
+        A cell of %%px returns at once then, and its ranks run on behind it. A rank that is stopped
+        can still help the others: only those that wait in MPI for one another are a deadlock.
+        """
+        self._ask("step", ranks=None, calls=0 if on else -1)
+        self.client.stepping = bool(on)
+
+    def step(self, *ranks: int, calls: int = 1) -> None:
+        """Let these ranks (none given: all) make so many MPI calls, and print what all do then.
+
+        A rank that waits within a call goes on by itself as soon as that can end. Raises
+        ClusterError where ranks are not stopped before their calls, or there is no such rank.
+        """
+        if not self.client.stepping:
+            raise ClusterError("ranks go on by themselves: cluster.stepping() stops them first")
+        if unknown := [rank for rank in ranks if rank not in range(self.n)]:
+            raise ClusterError(f"there is no rank {unknown[0]}: ranks are 0 to {self.n - 1}")
+        if operator.index(calls) < 1:
+            raise ClusterError(f"a rank makes at least 1 call in a step, not {calls}")
+        self._ask("step", ranks=list(ranks) or None, calls=calls)
+        print(f"{live.sentence(self._at_rest(), range(self.n))}.")
+
+    def _at_rest(self) -> dict[int, dict]:
+        """The states, once no rank goes on by itself; or as they are after some time."""
+        before, deadline = None, time.monotonic() + STEP_LIMIT
+        while True:
+            states = dict(enumerate(self.states()))
+            now = [live.doing(rank, state) for rank, state in states.items()]
+            same = [(one.kind, one.call, one.place) for one in now]
+            moving = any(one.kind == "computing" for one in now)
+            if time.monotonic() > deadline or (same == before and not moving):
+                return states
+            before = same
+            time.sleep(STEP_LOOK)
 
     def network(
         self,

@@ -15,6 +15,7 @@ _ABORT = re.compile(
     r"|Abort\((\d+)\) on node \d+ \(rank (\d+) in comm 0\)",
     re.DOTALL,
 )
+_ABORTS = re.compile(r"^Ringside: rank (\d+) called MPI_Abort, (-?\d+)$", re.M)  # scope/report.c
 # A rank of a job says so itself (ringside.engine).
 _ENDED = re.compile(r"^Ringside: rank (\d+) ended (?:by signal (\d+)|with exit code (\d+))$", re.M)
 _BY_ANOTHER = "14"  # exit code of ranks of Open MPI that lost their connection to one that ended
@@ -50,6 +51,8 @@ def death(
     if match := _ABORT.search(text):
         found["rank"] = int(match[1] or match[4])
         found["abort"] = int(match[2] or match[3])
+    elif match := _aborts(run):
+        found["rank"], found["abort"] = int(match[1]), int(match[2])
     elif match := first_end(text):
         found["rank"] = int(match[1])
         found["signal"], found["exit_code"] = (int(m) if m else None for m in match.groups()[1:])
@@ -104,10 +107,21 @@ def _begun_by_srun(run: Path) -> bool:
     return re.search(r"\bsrun\b", last) is not None
 
 
+def _fault_logs(run: Path) -> list[Path]:
+    return sorted(run.glob("rank-*.fault"), key=lambda log: log.stat().st_mtime)
+
+
+def _aborts(run: Path) -> re.Match | None:
+    """What the first rank says in its fault log that called MPI_Abort: mpiexec may not pass on its
+    message."""
+    said = (_ABORTS.search(files.read(run, log.name)) for log in _fault_logs(run))
+    return next(filter(None, said), None)
+
+
 def _crashed(run: Path) -> tuple[int | None, int | None]:
     """The rank that says in its fault log that it crashed, and by which signal: where its launcher
     has not told, or not yet."""
-    for log in sorted(run.glob("rank-*.fault"), key=lambda log: log.stat().st_mtime):
+    for log in _fault_logs(run):
         if crash := _CRASH.search(files.read(run, log.name)):
             return int(log.stem.partition("-")[2]), _SIGNALS.get(crash[1])
     return None, None

@@ -14,12 +14,13 @@ import warnings
 from collections import deque
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import ClassVar
 
 from ipykernel.zmqshell import ZMQInteractiveShell
 from ipyparallel.engine.kernel import IPythonParallelKernel
 from traitlets import Type
 
-from ringside.engine import output
+from ringside.engine import output, oversights
 from ringside.engine.tracebacks import (
     LastingRank,
     cause,
@@ -106,6 +107,7 @@ class RingsideKernel(IPythonParallelKernel):
     ]
     running = False
     lost_thread = None  # the error with which a verdict ended one of the cell's own
+    _unwaited: ClassVar[set[int]] = set()  # requests of which that was said
     _cell = 0
     _began = datetime.min.replace(tzinfo=UTC)  # of the cell that runs, or of the last one
 
@@ -184,6 +186,9 @@ class RingsideKernel(IPythonParallelKernel):
             reply |= {"ename": type(shown).__name__, "evalue": plain(shown)}
             reply["engine_info"]["notes"] = getattr(shown, "__notes__", [])
         end = scope.settle(SETTLE_LIMIT, reply["status"] == "error")
+        cells = [code.co_filename for code in self.shell._codes]
+        for told in (end["report"], end):
+            origins.name_lowercase(told, cells[-1] if cells else "")
         if end["unreceived"]:
             left = waitfor.left_by_cell(end["unreceived"], end["untold"])
             print(*in_lines(left), sep="\n", file=sys.stderr)
@@ -191,6 +196,7 @@ class RingsideKernel(IPythonParallelKernel):
             print(*in_lines(waitfor.misread(end["misread"])), sep="\n", file=sys.stderr)
         if end["partly"]:
             print(*in_lines(waitfor.partly(end["partly"])), sep="\n", file=sys.stderr)
+        self._tell_oversights(end, cells, reply["status"] == "error" or end["broken"])
         if not end["broken"]:
             if self.lost_thread is not None:  # by what an earlier verdict had taken out
                 print(self.lost_thread, file=sys.stderr)
@@ -208,6 +214,15 @@ class RingsideKernel(IPythonParallelKernel):
             if self.shell.cause is not None:
                 reply["engine_info"]["led"] = True
         return reply
+
+    def _tell_oversights(self, end: dict, cells: list[str], failed: bool) -> None:
+        notices = []
+        if end["open"] and not failed:
+            notices.append(oversights.unwaited(self.engine_id, end["open"], self._unwaited))
+        if end["unranked"]:
+            notices += oversights.computed(self.engine_id, end["unranked"], cells)
+        for notice in filter(None, notices):
+            print(*in_lines(notice), sep="\n", file=sys.stderr)
 
     def signal_request(self, stream, ident, parent):
         """Send this engine a signal; SIGINT frees a call stuck in MPI as well."""
@@ -276,6 +291,10 @@ class RingsideKernel(IPythonParallelKernel):
                 return self._tidy(scope.Stop(content["reason"])), []
             case "switch" | "insist" as action:
                 return getattr(scope, action)(bool(content["on"])), []
+            case "step":
+                if content["ranks"] is None or scope.state()["rank"] in content["ranks"]:
+                    scope.step(int(content["calls"]))
+                return None, []
             case "quiet":
                 return scope.quiet(float(content["seconds"])), []
             case "network":

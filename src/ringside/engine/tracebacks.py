@@ -1,5 +1,6 @@
 """How an error that ends a cell reads."""
 
+import linecache
 import pickle
 import re
 import traceback as tracebacks
@@ -75,15 +76,24 @@ _ADVICE = [
         (TypeError, ValueError),
         r"a bytes-like object is required|message: expecting 2 to 4 items",
         r"[A-Z]",
-        f"A list is no array: np.array([1, 2, 3]) makes one. {_CAPITALS}",
+        "A list is no array. Write comm.Send(np.array([1, 2, 3]), dest=1), or, without a capital "
+        f"letter, comm.send([1, 2, 3], dest=1). {_CAPITALS}",
     ),
     (
         BufferError,
         r".*not contiguous",
         r"",
         "The elements of this array do not lie side by side, as in a column of a matrix. Send "
-        "np.ascontiguousarray(x), and receive into an array of its own; or describe where they "
-        "lie by a derived datatype, as lesson 07 does.",
+        "np.ascontiguousarray(field[:, -1]). Receive into an array of its own, and then copy: "
+        "field[:, -1] = column. Or describe where they lie by a derived datatype, as lesson 07 "
+        "does.",
+    ),
+    (
+        BufferError,
+        r"scalar buffer is readonly",
+        r"",
+        "One element is a number, and no array that could be written to: give field[-1:], an array "
+        "of one element, in place of field[-1].",
     ),
     (
         BufferError,
@@ -98,6 +108,20 @@ _ADVICE = [
         r"",
         "Each rank gets, or hands in, equally many elements: the root's array has as many for each "
         "rank. Where they differ, Scatterv and Gatherv take counts.",
+    ),
+    (
+        ValueError,
+        r"mismatch in send",
+        r"",
+        "Both arrays of this call hold equally many elements, of the same dtype: "
+        "np.empty_like(x) makes one like x.",
+    ),
+    (
+        Exception,
+        r".*no such rank",
+        r"",
+        "rank + 1 of the last rank is no rank, nor is rank - 1 of rank 0. Go around, by "
+        "(rank + 1) % size or (rank - 1) % size, or leave the call out there: if rank > 0.",
     ),
     (
         TypeError,
@@ -122,6 +146,26 @@ _ADVICE = [
     (
         Exception,
         r".*truncated",
+        r"(wait|test)",
+        "irecv has room for 32 kB. Use recv, which makes room for any message, or hand irecv more: "
+        "comm.irecv(bytearray(1_000_000), source=0).",
+    ),
+    (
+        TypeError,
+        r".*mpi4py\.MPI\.P?[Rr]equest",
+        r"",
+        "A method that begins with i or I returns a request. What irecv receives is what "
+        "request.wait() returns; what Irecv receives is in its array after request.Wait().",
+    ),
+    (
+        TypeError,
+        r".*not (iterable|callable)",
+        r"i?(all)?reduce|(ex)?scan",
+        "op is one of MPI's operations, MPI.SUM, MPI.MAX or MPI.MIN, or a function of two values.",
+    ),
+    (
+        Exception,
+        r".*truncated",
         r"Recv$",
         "If it was sent by send, without a capital letter: that packs an object, which is longer "
         "than its numbers and is received by recv.",
@@ -136,6 +180,27 @@ _ADVICE = [
 ]
 
 
+# Where there is None in place of a value: what the cell calls, and what helps.
+_NONE = {
+    r"\.(gather|reduce)\(": (
+        "gather and reduce return what they have made to the root alone, and None to all others: "
+        "allgather and allreduce return it to all."
+    ),
+    r"\.bcast\(": "bcast returns what it has received: data = comm.bcast(data, root=0).",
+    r"\.scatter\(": "scatter returns each rank's part of what the root has handed in.",
+    r"\.(Recv|Bcast|Scatter|Gather|Reduce|Allreduce|Allgather)\(": (
+        "Methods with a capital letter return None: what comes is in the array they are handed."
+    ),
+}
+
+
+def _of_none(error: BaseException, codes: list) -> str:
+    if not isinstance(error, TypeError | AttributeError) or "NoneType" not in str(error):
+        return ""
+    source = "".join(line for code in codes for line in linecache.getlines(code.co_filename))
+    return next((words for calls, words in _NONE.items() if re.search(calls, source)), "")
+
+
 def with_advice(error: BaseException) -> BaseException:
     """The error; one that beginners meet with a note of what helps."""
     codes = [frame.f_code for frame, _ in tracebacks.walk_tb(error.__traceback__)]
@@ -144,7 +209,10 @@ def with_advice(error: BaseException) -> BaseException:
     for kind, says, where, advice in _ADVICE:
         if isinstance(error, kind) and re.match(says, str(error), re.S) and re.match(where, method):
             error.add_note(advice)
-            break
+            return error
+    own = [code for code in codes if not code.co_filename.startswith(LIBRARIES)]
+    if advice := _of_none(error, own[-1:]):
+        error.add_note(advice)
     return error
 
 

@@ -10,7 +10,8 @@ MANY = 4  # groups of ranks that a sentence names
 
 @dataclass(frozen=True)
 class Doing:
-    """What one rank does. `kind`: as a state has it, or "silent", which has none; `targets`: for
+    """What one rank does. `kind`: as a state has it, "held" (stopped before a call), or "silent",
+    which has none; `targets`: for
     whom it waits; `place`: the line, as "line 4, in ring"; `seconds`: since when."""
 
     rank: int
@@ -28,6 +29,8 @@ def doing(rank: int, state: Mapping | None) -> Doing:
     kind = state["state"]
     if kind == "idle":
         return Doing(rank, kind)
+    if state.get("held"):
+        return Doing(rank, "held", state["held"], place=origins.words(state["at"], cell=False))
     if kind == "computing":
         place = origins.words(state.get("at", ""), cell=False)
         return Doing(rank, kind, place=place, seconds=state.get("after", 0.0))
@@ -67,6 +70,8 @@ def _alike(group: Sequence[Doing]) -> str:
             return f"{who} {'does' if alone else 'do'} not answer: C code may keep {its} Python"
         case "idle":
             return f"{who} {'is' if alone else 'are'} idle"
+        case "held":
+            what = f"{'is' if alone else 'are'} stopped before {first.call}"
         case "computing":
             what = "computes" if alone else "compute"
         case "under way":

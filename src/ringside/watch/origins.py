@@ -6,6 +6,7 @@ cell that runs), or an address in a binary ("0x1234\\tring"), byte by byte.
 
 from __future__ import annotations
 
+import linecache
 import os
 import re
 import subprocess
@@ -25,6 +26,19 @@ _MPI_LIBRARY = re.compile(
 )
 _BINDING = ("MPI_", "PMPI_", "_ZN3MPI", "_ZNK3MPI", "__pyx_")
 _OF_A_CELL = re.compile(r"/ipykernel_\d+/|^<ipython-input")
+# Calls that mpi4py's methods without a capital letter make, where these have another name.
+_REDUCTIONS = ("reduce", "allreduce", "scan", "exscan")
+_LOWERCASE = {
+    "MPI_Mprobe": ("recv", "sendrecv", *_REDUCTIONS),
+    "MPI_Comm_dup": _REDUCTIONS,
+    "MPI_Send": _REDUCTIONS,
+    "MPI_Recv": _REDUCTIONS,
+    "MPI_Bcast": _REDUCTIONS,
+    "MPI_Gatherv": ("gather",),
+    "MPI_Scatterv": ("scatter",),
+    "MPI_Allgatherv": ("allgather",),
+    "MPI_Alltoallv": ("alltoall",),
+}
 C_CELL = "cell"  # what the C of a cell is compiled as (ringside.cfunctions)
 
 
@@ -78,6 +92,36 @@ def python(line: str, file: str, function: str, cell: bool = True) -> str:
     if not file or file == "your cell":
         return f"line {line} of {file or 'the cell'}{within}"
     return f"line {line} of " + (f"the cell that defines {name}" if name else "an earlier cell")
+
+
+def name_lowercase(report: dict | None, cell: str) -> None:
+    """Puts mpi4py's own name, "recv (MPI_Mprobe)", to the calls of a report whose line in the
+    source says which method made them. cell: under which name the cell that runs is known."""
+    if not report:
+        return
+    for state in report.get("states", ()):
+        before = state["call"]
+        for thread in state["threads"]:
+            thread["call"] = _lowercase(thread["call"], thread["origin"], cell)
+        if state["threads"] and state["threads"][0]["call"].endswith(f"({before})"):
+            state["call"] = state["threads"][0]["call"]
+    for place in filter(None, (report.get("mismatch"), report.get("partly"))):
+        for rank, words in place["entered"].items():
+            call, comma, rest = words.partition(",")
+            origin = place["origins"].get(rank, "")
+            place["entered"][rank] = _lowercase(call, origin, cell) + comma + rest
+
+
+def _lowercase(call: str, origin: str, cell: str) -> str:
+    fields = origin.split("\t")
+    if call not in _LOWERCASE or len(fields) != 3 or not fields[0].isdecimal():
+        return call
+    methods = set(re.findall(r"\.\s*(\w+)\(", linecache.getline(fields[2] or cell, int(fields[0]))))
+    own = call.removeprefix("MPI_").removeprefix("Comm_").lower()
+    found = [name for name in _LOWERCASE[call] if name in methods]
+    if len(found) != 1 or own in {method.lower() for method in methods}:
+        return call
+    return f"{found[0]} ({call})"
 
 
 def in_c(address: str, binary: str, cell: bool = True) -> str:

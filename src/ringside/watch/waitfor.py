@@ -70,7 +70,7 @@ def verdict(report: dict) -> Verdict:
             calls = entered(report)
             others = [line(states[rank]) for rank in stuck if rank not in calls]
             lines = [f"  {text}" for text in (*alike(calls, made_at(report)), *others)]
-            advice = [_ALIKE]
+            advice = _room(report["mismatch"]) or [_ALIKE]
         case "suspected":
             advice = [_no_proof(report["quiet"])]
         case _:
@@ -111,8 +111,12 @@ def _done(report: dict, why: str = "") -> str:
         whose = "1 communicator" if count == 1 else f"{count} communicators"
         done.append(f"the collectives of {whose} were put in step again")
     done = done or ["what had been begun and not completed was taken out"]
+    which, messages = "", report["unreceived"]
+    if messages and sum(message["count"] for message in messages) == report["drained"]:
+        which = f" {'It was' if report['drained'] == 1 else 'They were'} {_in_lines(messages)}."
     return (
-        f"{why}{' and '.join(done)}. The same ranks, with all their variables, run the next cell."
+        f"{why}{' and '.join(done)}.{which} The same ranks, with all their variables, run the next "
+        "cell."
     )
 
 
@@ -121,6 +125,11 @@ def unreceived(messages: Sequence[dict], untold: int = 0) -> str:
 
     untold: how many there are that `messages` does not name.
     """
+    return f"{PREFIX} sent and not received: {_in_lines(messages, untold)}"
+
+
+def _in_lines(messages: Sequence[dict], untold: int = 0) -> str:
+    """ "1 message from rank 0 to rank 1 (tag 5), sent in line 4 of the cell", and so on."""
     named = messages[:3]
     places = [origins.words(message.get("origin", "")) for message in named]
     if len(set(places)) == 1:
@@ -129,7 +138,7 @@ def unreceived(messages: Sequence[dict], untold: int = 0) -> str:
     if len(messages) > 3:
         more = untold + sum(message["count"] for message in messages[3:])
         which.append(f"and {more} more")
-    return f"{PREFIX} sent and not received: {', '.join(which)}"
+    return ", ".join(which)
 
 
 def left_by_cell(messages: Sequence[dict], untold: int = 0) -> str:
@@ -441,7 +450,7 @@ def _cause(report: dict, stuck: tuple[int, ...], arrows: Sequence[Edge]) -> tupl
         case "stopped":
             return "stopped", "Stopped: all ranks were asked to leave the calls they were in."
         case "mismatch":
-            return "mismatch", _place(report["mismatch"])
+            return "mismatch", _place(report)
         case "suspected":
             return "suspected", (
                 f"Suspected: for {report['quiet']:.3g} s {in_words(stuck)} did nothing but test in "
@@ -532,16 +541,60 @@ _BY_MPI4PY = {
 }
 
 
-def _place(mismatch: dict) -> str:
-    comm = mismatch["comm"]
+def _place(report: dict) -> str:
+    mismatch = report["mismatch"]
+    comm, places = mismatch["comm"], made_at(report)
     where = "MPI_COMM_WORLD" if comm == 0 else f"communicator {comm}" if comm > 0 else "their group"
+    if len(places) < len(mismatch["entered"]):
+        at = f"as collective number {mismatch['index']} on {where}, counted from the start or the "
+        at += "last verdict,"
+    elif len(set(places.values())) == 1:
+        at = f"{origins.at(next(iter(places.values())))}, on {where},"
+    else:
+        at = f"on {where}"
     why = ""
     if mismatch["in_pairs"]:
         why = ": the sums agree, but one rank takes out less, or more, than another hands in for it"
-    return (
-        f"Mismatch: as collective number {mismatch['index']} on {where}, counted from the start or "
-        f"the last verdict, the ranks made calls that do not fit together{why}."
-    )
+    return f"Mismatch: {at} the ranks made calls that do not fit together{why}."
+
+
+_BYTES = re.compile(r"(MPI_\w+)(.*), (\d+) B, hands in (\d+) B and takes out (\d+) B")
+
+
+def _room(mismatch: dict) -> list[str]:
+    """Of a Gather, a Scatter or an Allgather whose sizes differ: what each array has to hold."""
+    found = {int(rank): _BYTES.fullmatch(words) for rank, words in mismatch["entered"].items()}
+    if not found or not all(found.values()) or len({m[1] + m[2] for m in found.values()}) > 1:
+        return []
+    name, root = next((m[1].removeprefix("MPI_"), m[2]) for m in found.values())
+    sizes = {rank: [int(m[n]) for n in (3, 4, 5)] for rank, m in found.items()}
+    if name == "Allgather" and len({tuple(one) for one in sizes.values()}) == 1:
+        each, given, taken = sizes[min(sizes)]
+        n = taken // (each or 1) or 1
+        return [
+            f"Each rank hands in {size(given / n)}, and has room for {n} x {size(each)}: its array "
+            f"has to hold {n} x {size(given / n)} = {size(given)}."
+        ]
+    if name not in ("Gather", "Scatter") or not (rooted := re.search(r"root (\d+)", root)):
+        return []
+    root = int(rooted[1])
+    others = {rank: one[0] for rank, one in sizes.items() if rank != root}
+    if root not in sizes or len(set(others.values())) != 1:
+        return []
+    each, given, taken = sizes[root]
+    n, theirs = (taken if name == "Gather" else given) // (each or 1), next(iter(others.values()))
+    they, each_of = in_words(sorted(others)), " each" if len(others) > 1 else ""
+    if name == "Gather":
+        return [
+            f"Rank {root} has room for {n} x {size(each)}, and {they} hand{_s(others)} in "
+            f"{size(theirs)}{each_of}: the array of rank {root} has to hold {n} x "
+            f"{size(theirs)} = {size(n * theirs)}."
+        ]
+    have = "has" if len(others) == 1 else "have"
+    return [
+        f"Rank {root} hands out {n} x {size(each)}, and {they} {have} room for "
+        f"{size(theirs)}{each_of}: where each rank puts its part has to hold {size(each)}."
+    ]
 
 
 def entered(report: dict) -> dict[int, str]:
