@@ -1432,7 +1432,7 @@ def test_after_a_verdict_it_is_explained_which_call_would_have_freed_whom(notebo
             "Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
             "  A receive on rank 1 from rank 2 with tag 0 would have freed it.",
             "  Rank 1 is in no cell.",
-            "Rank 3 is in MPI_Mprobe from rank 2 (any tag), line 3 of the cell.",
+            "Rank 3 is in recv (MPI_Mprobe) from rank 2 (any tag), line 3 of the cell.",
             "  A send from rank 2 to rank 3 would have freed it.",
             "  Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
             "",
