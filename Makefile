@@ -75,16 +75,19 @@ LAB = "$(PY)" -m jupyterlab --ServerApp.ip=127.0.0.1 --ServerApp.root_dir="$(if 
     --Application.log_level=ERROR --LabApp.extension_manager=readonly \
     --KernelManager.transport_encryption=auto --LabApp.default_url=/lab/tree/$(ROOM)
 
+# The shell hears Ctrl-C, too, and goes on: else the last line would be make's "Interrupt".
 lab: kernels my-lessons
 	@echo "Ringside: JupyterLab starts. Ctrl-C twice ends it."
-	@$(INSIDE) $(LAB)00-the-cluster.ipynb $(ROOT) $(LABARGS)
+	@trap : INT; $(INSIDE) $(LAB)00-the-cluster.ipynb $(ROOT) $(LABARGS) && \
+	    echo "Ringside: JupyterLab has ended, and with it the ranks of its notebooks."
 
 # A Slurm of four nodes on this machine, and JupyterLab on its login node: both end together.
 SLURM = "$(PY)" tests/slurm/nodes.py
 
 slurm: kernels my-lessons
 	@echo "Ringside: Slurm and JupyterLab start. Ctrl-C twice ends both."
-	@$(INSIDE) $(SLURM) $(LAB)09-on-a-cluster.ipynb $(ROOT) $(LABARGS)
+	@trap : INT; $(INSIDE) $(SLURM) $(LAB)09-on-a-cluster.ipynb $(ROOT) $(LABARGS) && \
+	    echo "Ringside: JupyterLab and Slurm have ended."
 
 # Without the outputs: of one that is folded away JupyterLab shows the first line.
 EMPTY = "$(PY)" -m nbconvert --to notebook --log-level ERROR --ClearOutputPreprocessor.enabled=True
@@ -165,7 +168,7 @@ PAGES = -q -W --keep-going -c docs -d docs/build/read . docs/build/html
 docs: kernels
 	@$(call ALSO,requirements-docs.txt)
 	@"$(PY)" -m sphinx $(PAGES)
-	@echo "Ringside: the pages begin with docs/build/html/docs/index.html"
+	@echo "Ringside: the pages begin with docs/build/html/README.html"
 
 kernels: env
 	@$(INSIDE) $(MAKE) --no-print-directory -C kernels MPI=$(MPI) MPICC=mpicc

@@ -13,7 +13,7 @@ project = "Ringside"
 author = "The Ringside authors"
 copyright = "The Ringside authors; text and pictures CC BY 4.0, code BSD-3-Clause"
 extensions = ["myst_nb", "sphinx.ext.autodoc"]
-root_doc = "docs/index"
+root_doc = "README"
 include_patterns = [
     "README.md",
     "CONTRIBUTING.md",
@@ -52,7 +52,16 @@ def mathml(writer, node) -> None:
     raise SkipNode
 
 
+def contents(app, name: str, source: list[str]) -> None:
+    """The first page is README, with the list of all pages beneath it."""
+    if name == root_doc:
+        listed = Path(__file__).with_name("contents.txt")
+        app.env.note_dependency(listed)
+        source[0] += listed.read_text("utf-8")
+
+
 def setup(app) -> None:
+    app.connect("source-read", contents)
     app.add_html_math_renderer("mathml", (mathml, None), (mathml, None))
     # The map of the house is shown as the text that it is: its drawing needs a browser's script.
     app.add_lexer("mermaid", TextLexer)

@@ -23,7 +23,7 @@ struct halo {
 };
 
 /* What came with MPI 4 is left out where the library has not got it, and the table below says so.
- * Open MPI 5 has it and still names itself 3.1; a simulated machine has a model of some of it. */
+ * Open MPI 5 has it (errata 31); a simulated machine has a model of some of it. */
 #if MPI_VERSION < 4 && !(defined(OMPI_MAJOR_VERSION) && OMPI_MAJOR_VERSION >= 5)
 #define MPI_4_LACKING "this MPI library is older than MPI 4, with which it came"
 static int left_out(int code, ...) { return code; }
@@ -220,8 +220,7 @@ static int all_on_one_node(MPI_Comm comm, int size, int *all) {
 
 /* ---- partitioned ---- */
 
-/* Open MPI 5.0.11 never completes them over TCP where another thread looks for messages meanwhile, as
- * the scope's does. */
+/* Open MPI loses some of them over TCP where the scope's thread is in MPI: errata 23. */
 static int bears_partitions(const struct exchange *e, int *borne) {
     *borne = 1;
 #ifdef OPEN_MPI
@@ -235,9 +234,8 @@ static int bears_partitions(const struct exchange *e, int *borne) {
     return MPI_SUCCESS;
 }
 
-/* Parts of one length: as many as asked for, or the next fewer that come out even. Open MPI 5.0.11
- * stumbles over a request that is freed without ever having been started: so one exchange is tried
- * at once. */
+/* Parts of one length: as many as asked for, or the next fewer that come out even. One exchange is
+ * tried at once, as Open MPI stumbles over a request that was never started: errata 24. */
 static int open_partitioned(struct exchange *e) {
     struct halo *h = e->own;
     int borne = 1;
@@ -257,7 +255,7 @@ static int open_partitioned(struct exchange *e) {
     return find_places(e);
 }
 
-/* Open MPI 5 never returns from MPI_Startall with such requests. */
+/* One by one, as Open MPI never returns from MPI_Startall with such requests: errata 25. */
 static int partitioned(struct exchange *e) {
     const struct halo *h = e->own;
     for (int i = 0; i < 2 * FACES; i++)
@@ -421,7 +419,7 @@ static int64_t verify(struct exchange *e) {
 
 /* Where the library puts the blocks, seen from an exchange. MPI 4.1, section 8.6: block s arrives
  * as block s ^ 1 of the neighbour, also where one rank is the neighbour on both sides. Libraries
- * have been wrong there; the halos are then read from where they are. */
+ * have been wrong there (errata 28); the halos are then read from where they are. */
 static int find_places(struct exchange *e) {
     struct halo *h = e->own;
     int swapped = 0, found = 0;

@@ -8,6 +8,8 @@ static const struct ringside_kernel *const KERNELS[] = {
     &ringside_halo,
     &ringside_matrix,
     &ringside_heat,
+    &ringside_bcast,
+    &ringside_allreduce,
 };
 enum { KERNEL_COUNT = sizeof KERNELS / sizeof KERNELS[0] };
 

@@ -207,6 +207,27 @@ extern const struct ringside_kernel ringside_heat;
 int ringside_heat_steps(MPI_Comm comm, const char *variant, int rows, int columns, double *block,
                         int steps, double rate, double *seconds);
 
+/* The broadcast. Rank `root` has a vector of `count` doubles, and every rank gets it. Element i
+ * holds root * 1000 + i % 1000; every rank verifies its vector, the root too. A rank's time ends
+ * when it has done its part, so the slowest rank's time is that of the whole.
+ *
+ *   linear             the root sends the vector to one rank after the other
+ *   chain              from rank to rank, in pieces of `piece` doubles: a rank passes one piece on
+ *                      while the next one comes in
+ *   binomial           a tree: in every round each rank that has the vector sends it to another one
+ *   scatter_allgather  a block for each rank, dealt out by a tree, then passed round the ring
+ *   library            MPI_Bcast */
+extern const struct ringside_kernel ringside_bcast;
+
+/* The sum of vectors. Every rank has a vector of `count` doubles, and gets their sum, element by
+ * element. Element i of rank r holds (r + 1)^2 (1 + i % 1000), so that every sum is exact.
+ *
+ *   ring      a block for each rank: added up on the way round the ring, then passed round again
+ *   doubling  recursive doubling: partners at distance 1, 2, 4 ... exchange and add all they have.
+ *             Where the number of ranks is no power of two, some ranks have one that plays for them
+ *   library   MPI_Allreduce */
+extern const struct ringside_kernel ringside_allreduce;
+
 /* Bytes that processes on this node may still take without swapping, with the limit of the
  * container taken into account; INT64_MAX where the system does not tell. Not collective. */
 int64_t ringside_available_bytes(void);

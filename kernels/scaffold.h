@@ -99,6 +99,20 @@ void exchange_trips(struct exchange *e, int64_t wished, int64_t bytes, int64_t f
 /* For `prepare`: the columns of `count` elements in as square a shape as can be, above 0. */
 int exchange_columns(int count);
 
+/* ---- kernels that cut a vector of doubles into a block for each rank (blocks.c) ---- */
+
+/* All blocks are as long, but for the last ones, which may be shorter or empty. Where a block
+ * begins, from 0 to e->size, which is the vector's end; how long it is. */
+int block_start(const struct exchange *e, int block);
+int block_length(const struct exchange *e, int block);
+
+/* The block so many steps before this one, around. */
+int block_before(const struct exchange *e, int block, int steps);
+
+/* Passes blocks to the right, until every rank has all. Each rank has the block `own`, and its left
+ * neighbour has the one before that. */
+int blocks_allgather(struct exchange *e, double *vector, int own);
+
 /* ---- kernels in which a rank sends one message and receives one (message.c) ---- */
 
 /* Where the requests are. */

@@ -322,8 +322,7 @@ static int agreed(const struct comm *c, int root) {
 /* Of an intercommunicator no root is told in an event. */
 static int shown(const struct comm *c, int root) { return c->remote ? NO_ROOT : root; }
 
-/* Open MPI's (5.0.11, 4.1.4) nonblocking exchanges with neighbours take the two of a periodic
- * dimension of one or two ranks for each other, which its blocking ones do not. */
+/* Whether Open MPI's nonblocking exchange takes two neighbours for each other: errata 28. */
 static bool mixes_up(const struct comm *c, int name) {
 #ifdef OPEN_MPI
     int topology = MPI_UNDEFINED, n = 0;
@@ -345,8 +344,8 @@ static bool mixes_up(const struct comm *c, int name) {
 #endif
 }
 
-/* MPICH (5.0.2) loses count of its own messages in nonblocking collectives between two groups:
- * there the blocking ones are the library's own, once all have come. */
+/* Whether the blocking call is made, once all have come: between two groups (errata 9), and of
+ * neighbours that the nonblocking one mixes up. */
 static bool whole(const struct comm *c, int name) { return c->remote || mixes_up(c, name); }
 
 #define AT_ROOT(a, b) (c->rank == root ? (a) : (b))
@@ -355,8 +354,7 @@ static bool whole(const struct comm *c, int name) { return c->remote || mixes_up
     (buf == MPI_IN_PLACE ? (long long)(other_count) * size_of(other_type)                        \
                          : (long long)(count) * size_of(type))
 
-/* In MPICH's (5.0.2) Ibcast ranks that give elements of no bytes wait for ever for those that give
- * no elements. */
+/* Elements of no bytes are handed in as no elements: errata 35. */
 #define SOME(count, type) (size_of(type) == 0 ? 0 : (count))
 
 /* Each collective: its root, the bytes this rank hands in (0 where every peer has a count of its

@@ -136,7 +136,7 @@ static int agree_on_number(struct comm *c) {
         c->number = c->handle == MPI_COMM_WORLD ? 0 : new_number();
     if (!c->remote)
         return PMPI_Bcast(&c->number, 1, MPI_INT, 0, c->shadow);
-    MPI_Comm merged; /* where both say the same, MPICH (5.0) hangs on one that was split off */
+    MPI_Comm merged; /* the two groups do not say the same: errata 7 */
     int err = PMPI_Intercomm_merge(c->shadow, c->world[0] > c->world[c->size], &merged);
     if (err)
         return err;
@@ -158,7 +158,7 @@ static struct comm *describe(MPI_Comm handle) {
     bool good = scope_world_ranks(group, &own, &n);
     PMPI_Group_free(&group);
     PMPI_Comm_size(handle, &size);
-    n = size < n ? size : n; /* MPICH (5.0.2) tells the parent's group of a smaller grid */
+    n = size < n ? size : n; /* a grid's group may be its parent's: errata 8 */
     if (inter) {
         PMPI_Comm_remote_group(handle, &group);
         good = scope_world_ranks(group, &others, &remote) && good;
@@ -738,7 +738,7 @@ int MPI_Comm_create_from_group(MPI_Group group, const char *tag, MPI_Info info,
         err = scope_gate(&call, place);
     }
     if (!err) {
-        /* with the lock: Open MPI (5.0) does not bear another thread in MPI meanwhile */
+        /* with the lock: errata 27 */
         err = scope_heard(PMPI_Comm_create_from_group(group, tag, info, handler, made));
         scope_step_out(&call);
         err = make_known(err, err ? MPI_COMM_NULL : *made);
@@ -788,9 +788,9 @@ int MPI_Intercomm_create(MPI_Comm comm, int leader, MPI_Comm peers, int remote, 
 /* ---- freeing them ---- */
 
 /* Others may yet be in a call on a communicator that this rank frees, and what they have sent there
- * would meet the next one that gets its place: Open MPI (5.0) aborts, MPICH (5.0) hands it over.
- * So it is gone for the program, with its attributes, and stays for the library until LINGERING
- * more have gone and nothing is open on it; for good, when a break finds others stuck there. */
+ * would meet the next one that gets its place (errata 34). So it is gone for the program, with its
+ * attributes, and stays for the library until LINGERING more have gone and nothing is open on it;
+ * for good, when a break finds others stuck there. */
 enum { LINGERING = 16 };
 
 static bool has_open(const struct comm *c) {
@@ -906,7 +906,7 @@ static bool is_under_way(struct op *op) {
 }
 
 /* MPI_Comm_disconnect ends when all communication has (MPI 5.0, 11.10.4): it is waited for where
- * that can be left; MPICH (5.0) would wait for the owners of complete requests too. */
+ * that can be left, and MPICH waits for more: errata 11. */
 static int until_complete(struct call *call, const struct comm *c) {
     MPI_Request *open = calloc((size_t)scope.n_ops + 1, sizeof *open);
     int n = 0, err = open ? MPI_SUCCESS : MPI_ERR_NO_MEM;

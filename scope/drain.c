@@ -497,7 +497,7 @@ static bool barrier(void) {
 
 /* MPICH does not end in MPI_Finalize where it has seen many messages that nobody has received, and the
  * scope's looks make it see all of them. One that is sent out of memory that is gone by now is an error
- * of its receive: nobody's any more. Of a program of its own that 5.0 would fail of, in MPI_Finalize,
+ * of its receive: nobody's any more. Of a program of its own that fails of one (errata 13),
  * one stays. */
 static bool fails_of(MPI_Comm comm) {
 #if defined MPICH_NUMVERSION && MPICH_NUMVERSION >= 50000000

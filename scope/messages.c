@@ -529,7 +529,7 @@ int MPI_Cancel(MPI_Request *request) {
     if (op)
         op->cancelled = true;
 #ifdef MPICH_VERSION
-    /* It (5.0.2, over UCX) cancels no send, as it may, and sometimes crashes when asked to. */
+    /* It cancels no send, as it may, and sometimes crashes when asked to: errata 5. */
     const bool in_vain = op && (op->dead || op->kind == SEND);
 #else
     const bool in_vain = op && op->dead;

@@ -850,8 +850,12 @@ char *scope_state(void) {
     say(&text, ",\"stop\":%d,\"unjudged\":[", atomic_load(&scope.stop));
     for (int i = 0; i < scope.n_unjudged; i++)
         say(&text, "%s\"%s\"", i ? "," : "", scope.unjudged[i]);
-    say(&text, "],\"network\":%s,\"on\":%s,\"types\":%lld,\"types_made\":%lld,\"open\":%lld,\"changed\":%lld,\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
+    const char *const held = scope.held == NOT_HELD ? "" : scope_names[scope.held];
+    say(&text, "],\"network\":%s,\"on\":%s,\"insist\":%s,\"after\":%.6f,\"calls\":%lld,\"held\":\"%s\",",
         network, atomic_load(&scope.on) && ready ? "true" : "false",
+        atomic_load(&scope.insist) ? "true" : "false", scope_after(), scope.n_events, held);
+    say(&text, "\"types\":%lld,\"types_made\":%lld,\"open\":%lld,\"changed\":%lld,"
+              "\"verdict\":{\"kind\":\"%s\",\"round\":%d,\"ranks\":",
         scope_open_types(), scope_types_made(), open_requests(), scope.changed,
         kinds[verdict->kind], scope.round);
     say_stuck(&text, verdict);

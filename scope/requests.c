@@ -173,8 +173,7 @@ static int peek_parts(struct op *op, int *done, MPI_Status *status) {
     return MPI_SUCCESS;
 }
 
-/* MPICH (5.0.2) forgets the status of a persistent request when it is asked for it, and its error: a
- * later MPI_Test gets an empty one. The first is kept. */
+/* The first status is kept, as MPICH forgets that of a persistent request: errata 3. */
 int scope_peek(struct op *op, int *done, MPI_Status *status) {
     if (op->peeked) {
         *done = 1;

@@ -165,7 +165,7 @@ static void wake(void) {
     }
 }
 
-/* From whom it is: MPICH (5.0) may hang in a receive from anyone when that is another node. It
+/* A look says from whom it is, as a receive from anyone may hang (errata 6). The library
  * takes in one message at a look, and the program's own may come first: with one look in each tick
  * 1,000 of them kept a round waiting for 5 s. More are for a rank between two cells: in a cell they
  * would hold the library up. */

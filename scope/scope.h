@@ -315,7 +315,10 @@ struct scope {
     pthread_cond_t bell;  /* the scope's thread has something to do */
     pthread_cond_t settled;
     atomic_int wanted;    /* somebody waits for the lock */
-    atomic_bool on, ready, insist;
+    atomic_bool on, ready, insist, stepping;
+    pthread_cond_t go_on; /* who is stopped before a call may have been let go */
+    int steps;            /* calls that may be made until the next one is stopped before */
+    int held;             /* the call before which this rank is stopped, NOT_HELD */
     bool insist_next; /* what the next cell begins with */
     atomic_int stop;
     atomic_bool leaving; /* in exit(), and MPI_Finalize was not called */
@@ -334,6 +337,7 @@ struct scope {
     bool settling, doubting; /* wants a round: at a cell's end, after a library's error */
     int settlings;           /* rounds held while it was settling */
     int cell;
+    double began; /* the cell that runs, or the last one */
     struct thread *threads;
     atomic_int helpers; /* threads of the program that have not called MPI yet */
     pthread_t thread;
@@ -410,6 +414,8 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
 #define OBSERVE(name, handle, forward)                             \
     if (!atomic_load_explicit(&scope.on, memory_order_relaxed))    \
         return forward;                                            \
+    if (atomic_load_explicit(&scope.stepping, memory_order_relaxed)) \
+        scope_hold(CALL_##name);                                   \
     struct comm *c = NULL;                                         \
     struct call call;                                              \
     switch (scope_begin(&call, CALL_##name, handle, &c)) {         \
@@ -441,9 +447,14 @@ enum begin { FORWARD, GO, LEAVE, NO_COMM };
 /* For calls that take a request and no communicator. */
 #define WORLD (scope.comms[0])
 
+/* step.c */
+enum { NOT_HELD = -1 };
+void scope_hold(int name); /* waits until its reader lets the rank make this call */
+
 /* state.c */
 bool scope_tables(void); /* makes room for them; false: no memory */
 double scope_now(void);
+double scope_after(void); /* seconds since this rank's last call in the cell, or the cell's begin */
 void scope_lock(void);
 bool scope_trylock(void);
 bool scope_inside(void); /* is this thread in an MPI call, or is it the scope's own? */

@@ -19,7 +19,7 @@
 enum { EVENTS = 1 << 16 };
 
 struct scope scope = {
-    .lock = PTHREAD_MUTEX_INITIALIZER, .on = true, .busy = true, .quiet_limit = 20};
+    .lock = PTHREAD_MUTEX_INITIALIZER, .on = true, .busy = true, .quiet_limit = 20, .held = NOT_HELD};
 
 #define SCOPE_NAME(name) [CALL_##name] = "MPI_" #name,
 const char *const scope_names[N_CALLS] = {SCOPE_CALLS(SCOPE_NAME)};
@@ -215,6 +215,11 @@ void scope_event(const struct call *call, const struct comm *comm, int peer, int
     scope.n_events++;
 }
 
+double scope_after(void) {
+    const double end = scope.n_events > 0 ? scope.events[(scope.n_events - 1) % EVENTS].end : 0;
+    return scope_now() - (end > scope.began ? end : scope.began);
+}
+
 static void (*_Atomic listener)(int err);
 
 /* For Python (ringside.watch.scope): who hears, in the thread that calls, of each call that fails by
@@ -384,9 +389,9 @@ static bool holds_python(void) {
 
 /* Polls fast at first, as MPI itself would. Where there are more ranks than cores it lets others have
  * the core now and then, not at each poll, which makes a small reduction three times as slow. It
- * yields for some hundred microseconds only, then it sleeps: threads that yield all the time, in several
- * sessions, can keep each other from a core for seconds (seen on Linux 6.18). Once a round has found
- * that nothing is on its way it rests. */
+ * yields for some hundred microseconds only, then it sleeps: threads that yield all the time can
+ * keep each other from a core for seconds (errata 39). Once a round has found that nothing is on
+ * its way it rests. */
 int scope_pause(struct call *call) {
     enum { QUICK = 2000, POLLS_PER_YIELD = 8, YIELDS = 64 };
     static const double shortest = 2e-5, longest = 1e-4;
@@ -442,7 +447,7 @@ void scope_step_in(struct call *call) {
     call->thread->away = false;
 }
 
-/* The same for calls in which Open MPI (5.0) does not bear another thread in MPI: with the lock. */
+/* The same for calls in which Open MPI bears no other thread in MPI, with the lock: errata 27. */
 void scope_step_alone(struct call *call) {
 #ifdef OPEN_MPI
     call->thread->waiting = NULL;
@@ -697,7 +702,8 @@ bool scope_tables(void) {
     pthread_condattr_setclock(&monotonic, CLOCK_MONOTONIC);
     const bool good = scope.events && pthread_key_create(&ends, thread_ends) == 0 &&
                       pthread_cond_init(&scope.bell, &monotonic) == 0 &&
-                      pthread_cond_init(&scope.settled, &monotonic) == 0;
+                      pthread_cond_init(&scope.settled, &monotonic) == 0 &&
+                      pthread_cond_init(&scope.go_on, &monotonic) == 0;
     pthread_condattr_destroy(&monotonic);
     if (good)
         thread_begins(); /* the main thread: it computes until it calls */
@@ -718,6 +724,7 @@ void scope_busy(bool busy, int cell) {
             atomic_compare_exchange_strong(&scope.stop, &stop, NO_STOP);
         atomic_store(&scope.insist, scope.insist_next);
         scope.cell = cell;
+        scope.began = scope_now();
         scope.did = scope.failed = scope.broken = scope.delivered = false;
         free(scope.first);
         scope.first = NULL;

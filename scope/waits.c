@@ -39,8 +39,7 @@ long long scope_received(const MPI_Status *status) {
     return n == MPI_UNDEFINED ? 0 : (long long)n;
 }
 
-/* MPICH (5.0.2) forgets now and then that a message was longer than its receive, when two threads
- * of a rank drive the library: its status still tells. */
+/* MPICH's status still tells of a message that was too long for its receive: errata 1. */
 int scope_truncated(const struct comm *c, const MPI_Status *status, long long room) {
     int cancelled = 0;
     if (scope_received(status) <= room)
@@ -53,8 +52,7 @@ int scope_truncated(const struct comm *c, const MPI_Status *status, long long ro
     return scope_note(c->handle, scope_code(scope.no_room)); /* as PMPI_Test would have */
 }
 
-/* The library has told so. MPICH's (5.0.2) status has only what there was room for, and the two
- * sizes in its text are in either order, where they are at all. */
+/* The library has told so: its text has the two sizes, if at all, in either order (errata 2). */
 static void cut_off(const struct op *op, const MPI_Status *status, int err) {
     char text[MPI_MAX_ERROR_STRING];
     int class, length;
@@ -109,7 +107,7 @@ int scope_test(MPI_Request *request, int *done, MPI_Status *status, struct op *w
     *done = 1;
     if (!err && op && op->active && op->kind == RECV)
         err = scope_truncated(op->comm, status, op->bytes);
-    /* Where a handler of the program's, or of ours, returns, MPICH says that all is well. */
+    /* After a handler of the program's, or of ours, MPICH says that all is well: errata 12. */
     const int failed = err ? err : scope_mishap()->fatal_code;
     if (failed && op && op->active && op->kind == RECV && failed != scope.no_room)
         cut_off(op, status, failed);
@@ -553,7 +551,7 @@ int MPI_Request_get_status(MPI_Request request, int *flag, MPI_Status *status) {
 }
 
 #if MPI_VERSION > 4 || (MPI_VERSION == 4 && MPI_SUBVERSION >= 1)
-/* As the header has it: MPICH 4.2 and Intel MPI lack the const of the standard. */
+/* As the header has it, with the const of the standard or without: errata 20. */
 typedef __typeof__(_Generic(MPI_Request_get_status_all,
     int (*)(int, MPI_Request *, int *, MPI_Status *): (MPI_Request *)NULL,
     default: (const MPI_Request *)NULL)) looked_at;

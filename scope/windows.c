@@ -296,8 +296,7 @@ int MPI_Win_free(MPI_Win *win) {
 
 /* ---- post, start, complete, wait ---- */
 
-/* The scope's own tokens say who has posted. MPICH (5.0.2) counts posts, without looking for whom:
- * one for a later epoch that comes early keeps MPI_Win_start waiting for ever. So it does not look. */
+/* The scope's own tokens say who has posted. MPICH is told not to look: errata 10. */
 #ifdef MPICH_VERSION
 enum { UNCHECKED = MPI_MODE_NOCHECK };
 #else

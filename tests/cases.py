@@ -26,7 +26,7 @@ rank, size = comm.rank, comm.size
 right, left = (rank + 1) % size, (rank - 1) % size
 BIG = 200_000  # doubles: above every eager limit
 kept = 1000 + rank
-UNIT = np.ones(1)  # by name: mpi4py (4.1) lets go of the arrays of a nonblocking reduction
+UNIT = np.ones(1)  # by name: a nonblocking reduction does not keep its arrays (errata 36)
 
 def burn(seconds):
     until = time.perf_counter() + seconds

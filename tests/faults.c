@@ -157,6 +157,11 @@ int MPI_Gatherv(const void *out, int n, MPI_Datatype type_out, void *in, const i
                         comm);
 }
 
+/* Root 1 instead of root 0. */
+int MPI_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+    return PMPI_Bcast(buffer, count, type, fault("another root") ? 1 : root, comm);
+}
+
 int MPI_Alltoallw(const void *out, const int n_out[], const int at_out[],
                   const MPI_Datatype types_out[], void *in, const int n_in[], const int at_in[],
                   const MPI_Datatype types_in[], MPI_Comm comm) {

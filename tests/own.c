@@ -113,7 +113,7 @@ static void statuses(const char *kinds) {
         err = MPI_Testany(n, request, &which, &flag, status);
     while (!flag && !err && !told);
     show("Testany", kinds, err, which, NULL);
-    if (strchr(kinds, 'k')) /* MPICH (5.0.2) forgets the error that it has just told */
+    if (strchr(kinds, 'k')) /* MPICH forgets the error that it has just told: errata 4 */
         return;
     start(kinds);
     err = MPI_Waitsome(n, request, &ready, indices, status);

@@ -336,6 +336,13 @@ FAULTS = {
         "A matrix that does not divide evenly is scattered from the wrong places.",
         ["test_matrix.py::test_every_variant_on_every_grid"],
     ),
+    "blocks: what is left of a vector": Fault(
+        "kernels/blocks.c",
+        "e->count / e->size + (e->count % e->size > 0);",
+        "e->count / e->size;",
+        "The last elements of a vector that does not divide evenly are never sent.",
+        ["test_bcast.py::test_every_variant_on_every_number_of_ranks"],
+    ),
     # ---- cluster ----
     "deaths: because of another": Fault(
         "src/ringside/cluster/deaths.py",

@@ -18,7 +18,7 @@ WARM = 20  # breaks after which everything that is made once has been made
 BREAKS = 200
 LIMIT = 30.0  # seconds a cell may take
 ROOM = 2e6  # bytes a rank may have grown by
-# What the libraries keep of collectives that do not fit (README's Limits): MPICH what was sent,
+# What the libraries keep of collectives that do not fit (docs/limits.md): MPICH what was sent,
 # Open MPI the communicator that is given up, some 10 kB a break.
 KEPT = (
     {"unlike roots": 5e6}

@@ -313,7 +313,7 @@ def test_a_killed_campaign_leaves_no_rank_and_goes_on(tmp_path):
 
 
 def test_what_was_measured_counts_though_its_ranks_never_end(tmp_path, monkeypatch, faults):
-    """As Debian's MPICH hangs in MPI_Finalize between nodes."""
+    """As Debian's MPICH hangs in MPI_Finalize between nodes: errata 14."""
     monkeypatch.setenv("LD_PRELOAD", str(faults))
     monkeypatch.setenv("FAULT", "no end")
     refused = {"kernel": "pingpong", "variants": ["blocking"], "ranks": [2], "bytes": [8]}

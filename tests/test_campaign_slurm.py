@@ -31,7 +31,7 @@ WHOLE = 280.0  # the same for forty jobs, of which on Debian's MPICH every third
 KERNELS = {"ring": "parity", "halo": "sendrecv", "ringshift": "sendrecv", "matrix": "packed"}
 KERNELS |= {"heat": "waitall", "pingpong": "blocking"}
 SPREAD = {2: [1, 2], 3: [1, 3], 4: [1, 2, 4]}
-if mpi.name() == "system" and mpi.kind() == "mpich":  # Debian's (4.0.2) may hang over three nodes
+if mpi.name() == "system" and mpi.kind() == "mpich":  # may hang over three nodes: errata 14
     SPREAD = {1: [1], 2: [1, 2], 3: [1], 4: [1, 2], 6: [2]}
 
 

@@ -1,6 +1,9 @@
-"""A reader's copies of the lessons (copies.sh), without what makes the lessons."""
+"""A reader's copies of the lessons (copies.sh), without what makes the lessons; and what `make lab`
+says at its end."""
 
+import os
 import shutil
+import signal
 import subprocess
 from pathlib import Path
 
@@ -45,3 +48,30 @@ def test_what_a_reader_has_written_is_never_lost(room, where):
     assert (aside / "exercises" / "01-token.ipynb").read_text() == "my solution"
     assert (mine / "exercises" / "01-token.ipynb").read_text() == "better"
     assert mine == room / "my-lessons" or mine.stat().st_mode & 0o077 == 0  # answers
+
+
+def test_after_ctrl_c_the_last_line_is_no_error(room):
+    """In JupyterLab's place is a program that ends as it does: well, when it hears Ctrl-C."""
+    shutil.copy(ROOT / "Makefile", room)
+    (room / "environment.sh").touch()
+    (room / "kernels").mkdir()
+    (room / "kernels" / "Makefile").write_text("all:\n\t@:\n")
+    (room / "lab").write_text("trap 'exit 0' INT\necho up\nwhile :; do sleep 0.1; done\n")
+    make = subprocess.Popen(
+        ["make", "lab", "LAB=sh ./lab "],
+        cwd=room,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        while make.stdout.readline() != "up\n":
+            assert make.poll() is None
+        os.killpg(make.pid, signal.SIGINT)  # as a terminal does: to all of them
+        said, _ = make.communicate(timeout=60)
+    finally:
+        if make.poll() is None:
+            os.killpg(make.pid, signal.SIGKILL)
+            make.wait()
+    assert said == "Ringside: JupyterLab has ended, and with it the ranks of its notebooks.\n"

@@ -16,6 +16,14 @@ SOLUTIONS = sorted((ROOT / "notebooks" / "solutions").glob("*.ipynb"))
 SOLVED = re.compile(r"BEGIN SOLUTION[^\n]*\n(.*?)^[^\n]*END SOLUTION", re.MULTILINE | re.DOTALL)
 
 
+def test_readme_is_one_page_that_leads_to_every_other():
+    text = (ROOT / "README.md").read_text("utf-8")
+    assert len(text.splitlines()) <= 130
+    led = set(re.findall(r"\]\(([\w/.-]+\.md)", text))
+    pages = {str(page.relative_to(ROOT)) for page in (ROOT / "docs").glob("*.md")}
+    assert pages | {"CONTRIBUTING.md"} <= led, f"no link to {pages - led}"
+
+
 class Page(HTMLParser):
     """What a page shows, and what it loads."""
 

@@ -1040,3 +1040,42 @@ def test_grid_is_that_of_mpi():
 def test_no_such_grid(dims, rank):
     with pytest.raises(ValueError, match="try"):
         draw.grid(dims, rank)
+
+
+# --- diagrams ------------------------------------------------------------------------------
+
+
+def hatched(ax, hatch):
+    return [patch for patch in ax.patches if patch.get_hatch() == hatch]
+
+
+def test_a_send_by_rendezvous_waits_for_its_receive_and_an_eager_one_does_not():
+    ax = draw.protocols()
+    calls = [patch for patch in ax.patches if patch.get_linestyle() == "solid"]
+    rows = {}
+    for call in calls:
+        ends = call.get_x(), call.get_x() + call.get_width()
+        rows.setdefault(round(call.get_y() + 0.2), []).extend(ends)
+    assert max(rows[4]) < min(rows[3])
+    assert max(rows[1]) > min(rows[0])
+    all_inside(ax)
+
+
+@pytest.mark.parametrize("side", [2, 4, 8])
+def test_a_halo_is_as_long_as_the_sides_it_lies_on(side):
+    ax = draw.halo(side)
+    assert len(hatched(ax, "///")) == 2 * side
+    assert len(hatched(ax, "xx")) == 1
+    all_inside(ax)
+
+
+def test_no_such_block():
+    with pytest.raises(ValueError, match="try side=4"):
+        draw.halo(1)
+
+
+def test_a_cube_is_cut_once_less_than_it_has_parts():
+    ax = draw.cuts([(4, 1, 1), (2, 3, 4)])
+    assert len(ax.lines) == 3 + 1 + 2 + 3
+    assert said(ax).endswith("into 4 and 24 blocks.")
+    all_inside(ax)

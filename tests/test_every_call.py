@@ -41,9 +41,8 @@ def told(directory: Path, n: int) -> list[list[str]]:
 def run(program: Path, directory: Path, n: int, init: str, scope: bool) -> list[list[str]]:
     """What one run says; of three, one that the library does not fail by itself.
 
-    Open MPI (5.0) crashes or hangs now and then in its file calls and where groups make a
-    communicator, as soon as any other thread asks for messages. MPICH (5.0) fails now and then to
-    spawn two programs at once, in the run without the scope, with which the other is compared.
+    Open MPI crashes or hangs now and then beside another thread: errata 27. MPICH fails now and
+    then to spawn, in the run without the scope, with which the other is compared: errata 19.
     """
     for _ in range(2 if not scope or mpi.kind() == "openmpi" else 0):
         with contextlib.suppress(AssertionError, subprocess.TimeoutExpired):

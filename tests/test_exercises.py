@@ -54,7 +54,7 @@ def test_every_exercise_has_all_that_belongs_to_it():
     assert sorted(ANSWERS) == sorted(names)
     assert [path.stem for path in SOLUTIONS] == sorted(names)
     lessons = [name[:2] for name in names]
-    assert all(lessons.count(f"{lesson:02}") >= 2 for lesson in range(1, 8))
+    assert all(lessons.count(f"{lesson:02}") >= 2 for lesson in range(1, 9))
     for answers in ANSWERS.values():
         assert len(answers.RIGHT) >= 3
         assert len(answers.WRONG) >= 4

@@ -125,7 +125,7 @@ for method in ("sendrecv", "neighbor_alltoall_init"):
     tell(kernels.why("halo", comm, method))
     tell(len(kernels.halo(comm, method, 10_000, 2)))
 """
-    # Open MPI mended this after 5.0.11; whichever it is, the halos are right.
+    # Open MPI mended errata 28 after 5.0.11; whichever it is, the halos are right.
     words = (
         r"None|.* wrong way round \(MPI 4\.1, section 8\.6\); each halo is read from where it is"
     )

@@ -22,12 +22,11 @@ MAXIMUM = 3  # runs without the scope of a module that differs: the library has 
 SCOPE = kernels.directory() / "libscope.so"
 LOCK = kernels.ROOT / "requirements.txt"
 
-# Fault tolerance (ULFM) is not followed, as README's Limits say: on Open MPI the collectives that
+# Fault tolerance (ULFM) is not followed, as docs/limits.md says: on Open MPI the collectives that
 # the scope serves do not hear of a revoke. MPICH has no Iagree: mpi4py makes it of an Iallreduce,
 # and its test calls that before a Barrier on one rank and after it on the others: it is named.
 NOT_FOLLOWED = {"test_ulfm"}
-# README's Limits: Open MPI loses partitioned messages now and then, as soon as another thread is in
-# MPI. There, the best of three.
+# Open MPI loses partitioned messages now and then: errata 23. There, the best of three.
 LOSES = {"test_p2p_buf_part"} if mpi.kind() == "openmpi" else set()
 
 # Runs one module by mpi4py's own program; a line a test: how it ended, and its name.

@@ -43,16 +43,25 @@ def test_the_question_can_be_read_where_no_widget_runs(asked, interactive):
     assert (VIEW in data) == interactive
 
 
-def test_nothing_is_chosen_at_first(asked, capsys):
+def test_nothing_is_chosen_at_first(asked):
     prediction, data = asked()
     assert prediction.choice is None
     assert buttons(prediction, data).index is None
-    assert buttons(prediction, data).options == ("0", "1", "all at once")
+    assert buttons(prediction, data).options == ("0", "1", "all at once", "skip")
+
+
+def test_what_came_is_not_told_before_something_was_said(asked, capsys):
+    """As after Run All; where nobody looks on, nobody chooses, and the file has to tell it."""
+    prediction, data = asked()
     prediction.seen("1")
-    assert (
-        capsys.readouterr().out
-        == "You said: nothing yet (choose, and run this cell again)\nIt was:   1\n"
-    )
+    said = "Choose an answer above, or skip it. Then run this cell again.\n"
+    assert capsys.readouterr().out == said
+    buttons(prediction, data).value = "skip"
+    prediction.seen("1")
+    assert capsys.readouterr().out == "It was:   1\n"
+    prediction, _ = asked(interactive=False, question="And where nobody looks on?")
+    prediction.seen("1")
+    assert capsys.readouterr().out == "It was:   1\n"
 
 
 def test_what_was_chosen_is_shown_beside_what_came(asked, capsys):

@@ -746,8 +746,7 @@ def test_the_scope_calls_no_mpi_while_a_program_exits(run, exits, how):
 
 def test_what_a_program_calls_while_it_exits_is_judged(run, exits):
     done = run(2, exits, "finalize")
-    # MPICH does not tell its mpiexec of an MPI_Finalize at a program's exit, which then may end the
-    # other rank, plain as well.
+    # MPICH's mpiexec may then end the other rank, plain as well: errata 18.
     assert done.returncode in ((0, 9) if mpi.kind() == "mpich" else (0,))
     assert b"Ringside" not in done.stderr
     done = run(2, exits, "receive")
@@ -762,7 +761,7 @@ def test_an_abort_is_the_programs_own_affair(run, program):
     done = run(4, program, "abort")
     assert done.returncode == 5
     assert b"Ringside" not in done.stderr
-    # MPICH's mpiexec now and then ends before it has passed on what the library said.
+    # MPICH's mpiexec may end before it has passed on what the library said: errata 18.
     assert not done.stderr or b"abort" in done.stderr.lower()
 
 
@@ -1146,7 +1145,7 @@ def test_a_receive_may_have_room_for_more_than_2_gb(run, edges):
 
 @pytest.mark.parametrize("ranks", [1, 2, 4, 6])
 def test_neighbours_on_both_sides_may_be_one_rank(run, edges, ranks):
-    """Open MPI's nonblocking exchange takes one side for the other there."""
+    """Open MPI's nonblocking exchange takes one side for the other there: errata 28."""
     done = run(ranks, edges, "faces")
     assert lines(done.stdout) == ["0 wrong"] * ranks, done.stderr
 

@@ -26,8 +26,8 @@ MISSING = {
     "thread": "apt-get install gcc, or dnf install libtsan",
 }
 
-# Open MPI does not come through MPI_Init with a thread checker in the process, nor does it spawn
-# with an address checker. The scope's code is the same for both libraries.
+# Open MPI does not come through with a checker in the process: errata 33. The scope's code is the
+# same for both libraries.
 CHECKED = [("address", "threads")]
 if mpi.kind() != "openmpi":
     CHECKED += [("address", "every_call"), ("thread", "threads"), ("thread", "every_call")]

@@ -672,7 +672,7 @@ for call in list(calls.values()) * 20:
 
 
 def test_every_message_that_is_too_long_is_told(view):
-    """MPICH forgets some, where two threads of a rank drive it, as under the scope."""
+    """MPICH forgets some, where two threads of a rank drive it: errata 1."""
     view.execute(TOO_LONG)
     assert view["told"] == [[True] * 80] * 4
 

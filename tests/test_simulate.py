@@ -56,6 +56,8 @@ def nothing_is_left():
         ("halo", 12, 1),
         ("matrix", 6, 2),
         ("heat", 6, 3),
+        ("bcast", 6, 3),
+        ("allreduce", 7, 1),
     ],
 )
 def test_every_variant_brings_the_right_data(kernel, ranks, nodes):
@@ -117,6 +119,14 @@ def test_a_shift_takes_as_long_on_every_number_of_ranks(ranks, nodes):
     )
     latency = 1e-6 if nodes == 1 else 5e-6
     assert table["seconds"].item() == pytest.approx(latency + 1e-4, rel=1e-3)
+
+
+def test_a_tree_takes_a_message_a_round():
+    table = simulate.run(
+        "bcast", ["linear", "binomial"], ranks=7, nbytes=100_000, platform=FLAT, root=2
+    )
+    one = 1e-6 + 1e-4
+    assert table["seconds"].tolist() == pytest.approx([6 * one, 3 * one], rel=0.01)
 
 
 def test_what_a_node_shares_is_shared():

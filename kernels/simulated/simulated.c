@@ -21,6 +21,7 @@
 
 enum { OPEN = 64, LONGEST = 28, FILE_NAME = 20, TOGETHER = 12 };
 enum kind { NOTHING, SEND, RECEIVE };
+enum { NOBODY = -2 }; /* the peer MPI_PROC_NULL, as in the events of the scope */
 
 /* A message that a call is about. */
 struct message {
@@ -181,6 +182,8 @@ static int in_world(MPI_Comm comm, int peer) {
 static struct message about(enum kind kind, int count, MPI_Datatype type, int peer, int tag,
                             MPI_Comm comm) {
     int size = 0;
+    if (peer == MPI_PROC_NULL)
+        return (struct message){NOTHING, NOBODY, tag, 0, 0};
     PMPI_Type_size(type, &size);
     return (struct message){kind, in_world(comm, peer), tag, 0, (int64_t)count * size};
 }
@@ -418,6 +421,10 @@ int simulated_Alltoallw(const void *out, const int *n_out, const int *at_out,
                                                types_in, comm));
 }
 
+int simulated_Bcast(void *buffer, int count, MPI_Datatype type, int root, MPI_Comm comm) {
+    COLLECTIVE("MPI_Bcast", PMPI_Bcast(buffer, count, type, root, comm));
+}
+
 /* ---- what kernels agree by, outside all that is timed ----
  *
  * By messages each of these would cost us as much as the exchange itself, and more: with 1,024 ranks
@@ -503,9 +510,10 @@ static int put_together(const void *in, void *out, int count, MPI_Datatype type,
     return code;
 }
 
+/* A sum of doubles is a kernel's exchange, and takes its time: kernels agree by other means. */
 int simulated_Allreduce(const void *in, void *out, int count, MPI_Datatype type, MPI_Op op,
                         MPI_Comm comm) {
-    COLLECTIVE("MPI_Allreduce", of_all(comm)
+    COLLECTIVE("MPI_Allreduce", of_all(comm) && !(type == MPI_DOUBLE && op == MPI_SUM)
                                     ? put_together(in, out, count, type, op, 1)
                                     : PMPI_Allreduce(in, out, count, type, op, comm));
 }

@@ -28,6 +28,7 @@ int simulated_Waitall(int, MPI_Request *, MPI_Status *);
 int simulated_Test(MPI_Request *, int *, MPI_Status *);
 int simulated_Request_free(MPI_Request *);
 int simulated_Barrier(MPI_Comm);
+int simulated_Bcast(void *, int, MPI_Datatype, int, MPI_Comm);
 int simulated_Allreduce(const void *, void *, int, MPI_Datatype, MPI_Op, MPI_Comm);
 int simulated_Reduce(const void *, void *, int, MPI_Datatype, MPI_Op, int, MPI_Comm);
 int simulated_Allgather(const void *, int, MPI_Datatype, void *, int, MPI_Datatype, MPI_Comm);
@@ -49,7 +50,7 @@ int simulated_Win_allocate(MPI_Aint, int, MPI_Info, MPI_Comm, void *, MPI_Win *)
 int simulated_Topo_test(MPI_Comm, int *);
 int simulated_Comm_split_type(MPI_Comm, int, int, MPI_Info, MPI_Comm *);
 
-/* In SMPI (3.32) MPI_Win_shared_query gives the memory of rank 0, whichever rank is asked for. */
+/* SMPI's MPI_Win_shared_query gives the memory of rank 0: errata 37. */
 #define SHARED_WINDOW_LACKING                                                                      \
     "it is not simulated: what ranks copy themselves takes no simulated time, and SimGrid's "      \
     "MPI_Win_shared_query gives another rank's memory"
@@ -70,6 +71,7 @@ int simulated_Comm_split_type(MPI_Comm, int, int, MPI_Info, MPI_Comm *);
 #define MPI_Test(...) SIMULATED(simulated_Test(__VA_ARGS__))
 #define MPI_Request_free(...) simulated_Request_free(__VA_ARGS__)
 #define MPI_Barrier(...) SIMULATED(simulated_Barrier(__VA_ARGS__))
+#define MPI_Bcast(...) SIMULATED(simulated_Bcast(__VA_ARGS__))
 #define MPI_Allreduce(...) SIMULATED(simulated_Allreduce(__VA_ARGS__))
 #define MPI_Reduce(...) SIMULATED(simulated_Reduce(__VA_ARGS__))
 #define MPI_Allgather(...) SIMULATED(simulated_Allgather(__VA_ARGS__))

@@ -1,4 +1,4 @@
-"""The command line: `python -m ringside run`, `campaign`, `report` and `grade`.
+"""The command line: `python -m ringside run`, `campaign`, `report`, `grade` and `progress`.
 
 Exit status: 0 done, 1 some points failed or were not judged, 2 it cannot be carried out, 130 ended
 by Ctrl-C; `run` has more of them, see `ringside run --help`.
@@ -106,7 +106,9 @@ def _parser() -> argparse.ArgumentParser:
         description="The scope for any MPI program; measurements with Ringside's kernels. "
         "The lessons: make lab.",
     )
-    commands = parser.add_subparsers(required=True, metavar="run | campaign | report | grade")
+    commands = parser.add_subparsers(
+        required=True, metavar="run | campaign | report | grade | progress"
+    )
     raw = argparse.RawDescriptionHelpFormatter
     _add_run(
         commands.add_parser(
@@ -138,6 +140,9 @@ def _parser() -> argparse.ArgumentParser:
     one.add_argument("folder", help="notebooks, at any depth")
     one.add_argument("--results", default="results.csv", help="the table (results.csv)")
     one.set_defaults(command=_grade)
+    one = commands.add_parser("progress", help="lessons run and exercises right, in your folder")
+    one.add_argument("folder", nargs="?", help="your lessons' (my-lessons of the checkout)")
+    one.set_defaults(command=_progress)
     return parser
 
 
@@ -215,6 +220,16 @@ def _grade(options) -> int:
     if unknown:
         print(f"{unknown} not judged, for reasons in the table: the same command tries them again")
     return SOME_FAILED if unknown else DONE
+
+
+def _progress(options) -> int:
+    from pathlib import Path
+
+    from ringside import ROOT
+    from ringside.check.progress import progress
+
+    print(progress(Path(options.folder) if options.folder else ROOT / "my-lessons"))
+    return DONE
 
 
 if __name__ == "__main__":

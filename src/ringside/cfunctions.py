@@ -279,7 +279,7 @@ def _callable(loaded: ctypes.CDLL, prototype: Prototype, failed):
 def _telling(failed: Callable[[str], None], loaded: ctypes.CDLL):
     """Meanwhile `failed` hears of each call of MPI that fails, but where the scope ends it: C may
     not look at what a call returns. Not by a handler of MPI's: after one, MPICH's call returns
-    success, and the scope would wait for a message that was never sent."""
+    success (errata 12), and the scope would wait for a message that was never sent."""
     from mpi4py import MPI
 
     def tell(code: int) -> None:

@@ -175,7 +175,7 @@ def reason(text: str, call: str = "") -> str:
     why = re.sub(r"^\w+\(\d+\)\.*: ", "", stack[-1]).rstrip(" .")
     if found := _TRUNCATED.search(why):
         source, tag, *sizes = map(int, found.groups())
-        # MPICH (5.0.2) gives the two sizes in either order.
+        # The two sizes are in either order: errata 2.
         why = (
             f"the message from rank {source}, tag {tag}, is longer than its receive: "
             f"{max(sizes)} B into {min(sizes)} B"

@@ -115,6 +115,19 @@ def matrix(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> 
     return run("matrix", comm, variant, doubles, reps, **settings)
 
 
+def bcast(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Send the vector of `doubles` doubles that rank `root` (0) has to every rank; seconds until
+    this rank has done its part. `piece` (8192): doubles in a piece of the chain. Everything else is
+    said at `run`."""
+    return run("bcast", comm, variant, doubles, reps, **settings)
+
+
+def allreduce(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
+    """Sum up the ranks' vectors of `doubles` doubles on every rank. Everything else is said at
+    `run`."""
+    return run("allreduce", comm, variant, doubles, reps, **settings)
+
+
 def halo(comm, variant: str, doubles: int, reps: int = 1, **settings: int) -> np.ndarray:
     """Swap faces of `doubles` doubles with all six neighbours in a periodic grid; seconds of one
     exchange. ValueError, with the reason, where `why` says that it cannot be done. Everything else

@@ -160,14 +160,11 @@ def nodes() -> int:
 def environment(over_nodes: bool = False) -> dict[str, str]:
     """The environment variables with which to start `mpiexec()`: this process's own, amended.
 
-    Open MPI refuses root, and more ranks than cores, unless told. Where one of its processes copies
-    a message right out of the sender's memory, it (5.0.11, 4.1.4) writes past the end of a receive
-    that is too short, and the rank crashes or hangs: messages go through buffers instead. The
-    wheel's begins a second sooner without its libfabric transport for one-sided calls between
-    nodes, which sleeps that long in MPI_Init. MPICH's (5.0.2) goes over nodes by libfabric, not by
-    UCX: there a receive from MPI_ANY_SOURCE never ends whose message was there before it; and by
-    libfabric's rxm over TCP, as over TCP alone a send of any size is buffered. What is already set
-    stays.
+    Open MPI refuses root, and more ranks than cores, unless told. Its messages go through buffers,
+    as a copy out of the sender's memory does not end with the receive: errata 22. The wheel's
+    begins without its libfabric transport for one-sided calls between nodes: errata 30. MPICH's
+    goes over nodes by libfabric, not by UCX: errata 6; and by libfabric's rxm over TCP, as over TCP
+    alone a send of any size is buffered. What is already set stays.
     """
     variables = {k: v for k, v in os.environ.items() if not k.startswith(_LAUNCHED)}
     if not (name() == "mpich" and over_nodes):  # a job's script is read: none of another library's

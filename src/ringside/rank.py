@@ -43,7 +43,7 @@ def main() -> None:
     _, status = os.waitpid(pid, 0)
     signal.pthread_sigmask(signal.SIG_BLOCK, numbers)
     ended, told = time.time(), os.path.exists(os.path.join(directory, "end"))
-    # MPICH's abort returns, and the rank crashes while mpiexec is about to end it: no news then.
+    # A rank may crash after its MPI_Abort (errata 17), while mpiexec is about to end it: no news.
     crashed = os.WIFSIGNALED(status) and not told
     if crashed and (late or signal.sigtimedwait(numbers, ABORT_LIMIT)):
         os._exit(128 + os.WTERMSIG(status))

@@ -362,13 +362,13 @@ def _pass_on(run: Run, pipe, hear: Callable[[int, bytes], None], to: int) -> Non
 
 def _watch(run: Run, signals: set, limit: float, own: bool) -> None:
     """Until mpiexec has ended, or it is for us to end it: our own one too where a rank has ended
-    within MPI, and it takes no notice, as MPICH's does now and then."""
+    within MPI, and it takes no notice (errata 15)."""
     sampled, begun, deadline = 0.0, 0, float("inf")
     lost = False
     while run.process.poll() is None:
         said = signal.sigtimedwait(signals, TICK)
         now = time.monotonic()
-        # Interrupted by another signal at its very end, it gives back what was in memory (CPython).
+        # Another signal at its very end makes it give back what was in memory: errata 44.
         if said and said.si_signo in signals and said.si_signo != signal.SIGCHLD:
             if run.interrupted:
                 return  # asked twice

@@ -111,6 +111,31 @@ def test_stop_ends_a_stuck_cell_and_the_next_runs_on_the_same_ranks(page, write)
     assert pids(page, 3) == before
 
 
+def test_a_panel_and_a_line_show_a_cell_that_runs_and_the_line_goes_with_it(page, write, lab):
+    name = write("watched.ipynb", START, COMM, "cluster.watch()", STUCK)
+    page.open(name)
+    for number in range(3):
+        page.run(number)
+    assert "No cell runs." in page.shown(2)
+    page.start(3)
+    page.until(lambda: "Press stop" in page.shown(3), "the line beneath the cell")
+    line = page.shown(3)
+    assert "ank 0 computes, line" in line and "rank 1 waits in MPI_Barrier for rank 0" in line
+    page.until(lambda: "1 for 0." in page.shown(2), "the panel")
+    assert "computes" in page.shown(2) and "MPI_Barrier" in page.shown(2)
+    page.screenshot("panel")
+    page.press("notebook:interrupt-kernel")
+    page.ended(3)
+    assert "Press stop" not in page.shown(3) and "Stopped" in page.shown(3)
+    page.until(lambda: "The last cell ended so: Stopped" in page.shown(2), "the panel at its end")
+    page.screenshot("panel-at-its-end")
+    page.press("docmanager:save")
+    file = lab.folder / "my-lessons" / name
+    outputs = page.until(lambda: nbformat.read(file, as_version=4).cells[3].outputs, "the file")
+    assert outputs[0].output_type == "display_data" and outputs[0].data == {}
+    assert not any("Press stop" in str(output) for output in outputs)
+
+
 @pytest.mark.long
 def test_a_restarted_kernel_gets_ranks_of_its_own(page, write):
     page.open(write("restarted.ipynb", START, PIDS, COMM))

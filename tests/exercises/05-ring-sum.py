@@ -92,7 +92,7 @@ int ring_sum(double mine, double *sum, MPI_Comm comm) {
     ),
     "passes the sum on, not the number that came": (
         "gives the right values on every rank",
-        "rank 0: sum is wrong in 1 of 1 elements",
+        "rank 0: sum is ",
         """
 #include <mpi.h>
 
@@ -113,7 +113,7 @@ int ring_sum(double mine, double *sum, MPI_Comm comm) {
     ),
     "always its own number, so the left neighbour's is added again and again": (
         "gives the right values on every rank",
-        "rank 0: sum is wrong in 1 of 1 elements",
+        "rank 0: sum is ",
         """
 #include <mpi.h>
 
@@ -134,7 +134,7 @@ int ring_sum(double mine, double *sum, MPI_Comm comm) {
     ),
     "one step too many": (
         "gives the right values on every rank",
-        "rank 0: sum is wrong in 1 of 1 elements",
+        "rank 0: sum is ",
         """
 #include <mpi.h>
 
@@ -258,7 +258,7 @@ int ring_sum(double mine, double *sum, MPI_Comm comm) {
     ),
     "alone it forgets to set the sum": (
         "gives the right values on every rank",
-        "sum is wrong in 1 of 1 elements",
+        "sum is ",
         """
 #include <mpi.h>
 
@@ -281,7 +281,7 @@ int ring_sum(double mine, double *sum, MPI_Comm comm) {
     ),
     "an int for what comes": (
         "gives the right values on every rank",
-        "rank 0: sum is wrong in 1 of 1 elements",
+        "rank 0: sum is ",
         """
 #include <mpi.h>
 

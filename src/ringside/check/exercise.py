@@ -22,6 +22,7 @@ MODULES = (
     "job_script",
     "halo",
     "types",
+    "trees",
 )
 
 
@@ -52,6 +53,18 @@ class Exercise:
     def is_serial(self) -> bool:
         """Whether it has no business with MPI."""
         return set(self.ranks) == {1}
+
+
+def telling(p: int, random: np.random.Generator, n: int) -> list[np.ndarray]:
+    """An array of n doubles for each rank, by which one sees whose it is: a start that is new in
+    each trial, and rank 2's is 2000, 2001, ... above it."""
+    start = 10_000 * int(random.integers(1, 90))
+    return [start + 1000.0 * rank + np.arange(n) % 1000 for rank in range(p)]
+
+
+def digits(p: int, random: np.random.Generator) -> list[int]:
+    """A number for each rank, such as 3, 70, 200: a sum tells whose numbers are in it."""
+    return [int(random.integers(1, 10)) * 10**rank for rank in range(p)]
 
 
 def exercises() -> dict[str, Exercise]:

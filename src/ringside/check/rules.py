@@ -246,7 +246,8 @@ def _differs(trial: Trial, rank: int, name: str, found: dict, right) -> str | No
         wrong = ~(close & np.isfinite(value))
     if not np.any(wrong):
         return None
-    if right.ndim == 0:
+    if right.size == 1 and right.dtype.kind != "U":
+        (value,), (right,) = value.flat, right.flat
         return f"{what} {_shown(value)}, and should be {_shown(right)}"
     first = tuple(int(i) for i in np.argwhere(wrong)[0])
     place = ", ".join(map(str, first))
@@ -255,7 +256,26 @@ def _differs(trial: Trial, rank: int, name: str, found: dict, right) -> str | No
     return (
         f"{whole} wrong in {int(np.sum(wrong))} of {right.size} elements; the first is "
         f"[{place}]: {_shown(value[first])}, and should be {_shown(right[first])}"
+        f"{_whose(trial, rank, name, value)}"
     )
+
+
+def _whose(trial: Trial, rank: int, name: str, value: np.ndarray) -> str:
+    """Where a wrong array is one that a rank was given: which, in brackets."""
+
+    def same(given: dict, name: str) -> bool:
+        array = given.get(name)
+        alike = isinstance(array, np.ndarray) and array.shape == value.shape
+        return alike and array.dtype.kind in "fc" and np.array_equal(array, value, equal_nan=True)
+
+    if same(trial.given[rank], name):
+        return " (nothing was written to it)"
+    for other in (rank, *range(trial.ranks)):
+        for array in trial.given[other]:
+            if array != name and same(trial.given[other], array):
+                owner = "its own" if other == rank else f"rank {other}'s"
+                return f" (it is {owner} {array})"
+    return ""
 
 
 def _shape(value: np.ndarray) -> str:

@@ -26,6 +26,7 @@ from IPython import get_ipython
 from traitlets.log import get_logger
 
 from ringside.cluster import beneath
+from ringside.cluster.panel import Line, Panel
 from ringside.errors import (
     PREFIX,
     ClusterError,
@@ -36,11 +37,12 @@ from ringside.errors import (
     Suspected,
     in_lines,
 )
-from ringside.watch import waitfor
+from ringside.watch import live, waitfor
 from ringside.watch.scope import Stop
 
 WATCH_AFTER = 0.3  # seconds of blocking before the first look at the ranks
 WATCH_EVERY = 0.25
+PANEL_EVERY = 0.1
 ANSWER = 2.0  # seconds a rank's control thread gets to answer
 CLEARED = 6.0  # the same where it first has the scope clear what a cell left
 SILENT = 0.3  # seconds after another's answer in which one still counts where few are enough
@@ -97,6 +99,8 @@ class Watch:
         self._client = client
         self._waiting = {}
         self._since = 0.0
+        self._line = None  # beneath the cell that blocks
+        self._panel = None  # of `cluster.watch()`
         self._changed = threading.Condition()
         self._closed = False
         threading.Thread(target=self._run, name="ringside-watch", daemon=True).start()
@@ -108,6 +112,7 @@ class Watch:
         with self._changed:
             if not self._waiting:
                 self._since = time.monotonic()
+                self._line = Line(self._line)
             self._waiting[token] = results
             self._changed.notify()
         try:
@@ -115,6 +120,9 @@ class Watch:
         finally:
             with self._changed:
                 del self._waiting[token]
+                line = None if self._waiting else self._line
+            if line is not None:
+                line.close()
 
     def close(self):
         """End the thread."""
@@ -122,42 +130,86 @@ class Watch:
             self._closed = True
             self._changed.notify()
 
+    def show(self, panel: Panel | None):
+        """Renew this panel from now on; the one before is renewed once more, and stays so."""
+        with self._changed:
+            before, self._panel = self._panel, panel
+            self._changed.notify()
+        for one in filter(None, (before, panel)):
+            self._renew(one, self._client.ask("state"))
+
+    def _renew(self, panel: Panel, states: dict[int, dict]) -> bool:
+        client = self._client
+        return panel.show(states, client.ids, client.verdict, bool(client.ranks_with_work()))
+
+    def _rests(self) -> bool:
+        """Whether nobody blocks, and no panel has anything new to show."""
+        if self._waiting or self._closed:
+            return False
+        client, panel = self._client, self._panel
+        return panel is None or (panel.waits(client.verdict) and not client.ranks_with_work())
+
     def _run(self):
         while True:
             with self._changed:
-                while not self._waiting and not self._closed:
-                    self._changed.wait()
+                while self._rests():
+                    self._changed.wait(None if self._panel is None else PANEL_EVERY)
                 if self._closed:
                     return
                 early = self._since + WATCH_AFTER - time.monotonic()
                 results = [one for results in self._waiting.values() for one in results()]
-            if early > 0:
+                line, panel = self._line, self._panel
+            if early > 0 and panel is None:
                 time.sleep(early)
                 continue
+            changed = False
             with suppress(OSError, ClusterError):  # the client or the cluster is closing
-                self._look(results)
-            time.sleep(WATCH_EVERY)
+                changed = self._look(results, line, panel)
+            time.sleep(PANEL_EVERY if changed else WATCH_EVERY)
 
-    def _look(self, results):
+    def _look(self, results, line, panel) -> bool:
+        """Judge, and show what the ranks do; whether the panel has changed by it."""
         client = self._client
         if not client.cluster_lives():
             client.give_up()
-            return
+            return False
         client.home.tell_pause()
-        waited = {
-            target
+        cells = {  # of which cell the notebook waits for which rank
+            target: result.cell
             for result in results
             for target, child in zip(result._targets or (), result._children, strict=False)
             if not child.done()
         }
-        if not waited:
-            return
+        waited = set(cells)
+        if not waited and panel is None:
+            return False
 
         def nobody_helps(states):
             return starved(states, waited, client.ranks_with_work())
 
-        if nobody_helps(client.ask("state", enough=nobody_helps)):
+        states = client.ask("state", enough=nobody_helps)
+        if nobody_helps(states):
             client.ask("stop", enough=bool, reason=Stop.STARVED)
+        with suppress(Exception):  # whatever is wrong with what is shown, the next verdict comes
+            if waited:
+                line.show(lambda: _now(states, client.ids, cells))
+            if panel is not None:
+                return self._renew(panel, states)
+        return False
+
+
+def _now(states: dict[int, dict], ranks: Collection[int], cells: dict[int, int]) -> str:
+    """What the ranks do, in words; `cells`: which cell is waited for, by rank."""
+    words = live.sentence(states, ranks)
+    held_up = [
+        rank
+        for rank, state in states.items()
+        if state["state"] != "idle" and state["cell"] < cells.get(rank, 0)
+    ]
+    if not held_up:
+        return words
+    where = live.spans(held_up)
+    return f"This cell has not begun on {where}: an earlier one (--noblock) runs there. {words}"
 
 
 class RankErrors(error.CompositeError):
@@ -204,6 +256,7 @@ class RankErrors(error.CompositeError):
 class Result(AsyncResult):
     """A result that is watched while waited for without limit, and read in a few lines."""
 
+    cell = 0  # its number, as the ranks have it
     _told = None  # the error that has been told of it
     showing = threading.RLock()  # this thread shows what had come before, another what comes
 
@@ -231,7 +284,7 @@ class Result(AsyncResult):
                 self._told = self._client.tell(failure, self)
             told = self._told
         else:
-            # ipyparallel passes over cells that an engine dropped after an earlier error.
+            # ipyparallel passes over cells that an engine dropped: errata 41.
             dropped = [
                 rank
                 for rank, one in zip(self._targets or (), self._raw_results, strict=False)
@@ -261,7 +314,7 @@ class Result(AsyncResult):
     def _iopub_streaming_output_callback(self, eid, msg_future, msg):
         if msg["header"]["msg_type"] == "error":  # they are told together, when all have ended
             return
-        # What had come before has no parent in ipyparallel, so that all ranks' had one place.
+        # The parent that ipyparallel leaves out, so that each rank has its own place: errata 42.
         with self.showing:
             super()._iopub_streaming_output_callback(
                 eid, msg_future, msg | {"parent_header": {"msg_id": msg_future.msg_id}}
@@ -281,8 +334,9 @@ def _from_scope(text: str) -> bool:
     return str(text).startswith(PREFIX)
 
 
-def _own(result):
+def _own(result, cell: int):
     """Make a result of ipyparallel one of ours; the instances have the same shape."""
+    result.cell = cell
     if type(result) is AsyncResult:
         result.__class__ = Result
     elif type(result) is AsyncMapResult:
@@ -313,14 +367,15 @@ class View(DirectView):
     def _sent(self, send, block, output=False):
         """The result of what `send` sends; if the view blocks, once it has come."""
         self.client.cells += 1
+        cell = self.client.cells
         if not block:
             with _whole():
-                return _own(send())
+                return _own(send(), cell)
         self.client.interrupted = False
         result = None
         try:
             with _whole():
-                result = _own(send())
+                result = _own(send(), cell)
             value = result.get()
             if output:
                 result.wait_for_output(1)
@@ -375,7 +430,7 @@ def _tell_beneath(cell) -> None:
 class Magics(ParallelMagics):
     """`%%px`, watched; an interrupted cell ends with one error."""
 
-    # ipyparallel's bar of cells that have ended is at 100 % where a deadlock was broken, and stays.
+    # No bar of cells that have ended, as it would stay where a deadlock was broken: errata 40.
     progress_after_seconds = -1
 
     def __init__(self, *args, **options):
@@ -398,8 +453,8 @@ class Magics(ParallelMagics):
 
     def parallel_execute(self, cell, block=None, **options):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
-        block = self.view.block if block is None else block
         client = self.view.client
+        block = (self.view.block if block is None else block) and not client.stepping
         if "\n" in cell and not cell.lstrip().startswith("%%"):
             cell = f"# %%px\n{cell}"  # errors count lines as the notebook does, and `check`
         if options.get("groupby", "type") != "type" and options.get("stream_output") is None:
@@ -447,6 +502,7 @@ class Client(ipp.Client):
         self.watch = None
         self.interrupted = False
         self.verdict = None
+        self.stepping = False  # ranks stop before their calls
         self.lost = False  # engines have gone and nobody has been told
         self.told_of_mpi = False  # that the notebook's own is not the ranks'
         self.cells = 0  # that were sent: each has its number on all its ranks

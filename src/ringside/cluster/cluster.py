@@ -1,6 +1,7 @@
 """The ranks of this notebook: `cluster = ringside.start(n=4)`."""
 
 import atexit
+import inspect
 import numbers
 import operator
 import os
@@ -8,15 +9,16 @@ import re
 import signal
 import threading
 import time
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 from ringside import mpi
-from ringside.cluster import files, jobs, magic, room
+from ringside.cluster import files, jobs, magic, panel, room
 from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
 from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
-from ringside.watch import origins, waitfor
+from ringside.watch import live, origins, waitfor
+from ringside.watch.explain import explain
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
 
@@ -31,6 +33,8 @@ EARLIER_LIMIT = 5.0  # seconds for Slurm to end what another notebook has left
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died
 QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
 TICK = 0.03
+STEP_LIMIT = 3.0  # seconds for ranks to come to rest after a step; one may compute for long
+STEP_LOOK = 0.05
 DAY = 86_400.0
 _TAKEN = "Address already in use"
 _AGAIN = "run the cells above again"
@@ -137,7 +141,32 @@ def _ranks(n: int) -> str:
 
 
 class Cluster:
-    """A set of n MPI ranks, its client and its view. Made by `ringside.start`."""
+    """The n ranks of this notebook, made by `ringside.start(n)`. What one can ask::
+
+        %%px                       first line of a cell: all ranks run it (--targets 1: rank 1)
+        cluster.view["x"]          x of all ranks; cluster.client[1]["x"]: of rank 1
+
+        cluster.states()           what each rank does now; draw.wait_for(...) draws who waits
+        cluster.events()           every MPI call so far, a table; draw.timeline(...) draws it
+        cluster.watch()            a panel that shows the ranks while cells run
+        cluster.explain()          after a verdict: which call would have freed whom
+        cluster.clear()            forget the calls so far
+
+        cluster.insist(True)       no buffer helps: every MPI_Send waits for its receive
+        cluster.network(1e-3)      play a network of 1 ms a message; network(None): no more
+        cluster.stepping()         stop each rank before each MPI call; cluster.step(2): rank 2
+                                   makes one; cluster.step(): all; stepping(False): no more
+        cluster.quiet(60)          let a loop of tests go on for 60 s before it is suspected
+        cluster.switch(False)      the scope steps aside, for measurements
+
+        stop (the button)          frees all ranks; cluster.interrupt() does, from elsewhere
+        cluster.clear_messages()   throw away what earlier cells left over in MPI
+        cluster.restart()          new ranks, without variables
+        cluster.stop()             end the ranks
+
+    `help(cluster.network)` tells more of one of them. In a terminal, `python -m ringside progress`
+    lists your lessons and exercises.
+    """
 
     def __init__(self, n: int, place: Asked | None = None):
         self.n = n
@@ -196,7 +225,7 @@ class Cluster:
                 self.stop()
             raise
         self._told = len(self._keeper.deaths)
-        self.client.lost = False
+        self.client.lost = self.client.stepping = False
         if self.view is None:
             self.view = self.client.direct_view("all")
             self.view.block = True
@@ -349,6 +378,7 @@ class Cluster:
         self.clear()
         self.switch(True)
         self.insist(False)
+        self.stepping(False)
         self.quiet(QUIET)
         self._play(None)
         self.client.verdict = None
@@ -376,6 +406,17 @@ class Cluster:
     def verdict(self):
         """The last `ringside.watch.waitfor.Verdict`, or None."""
         return self.client.verdict
+
+    def help(self) -> None:
+        """Print what one can ask of the ranks, on one screen."""
+        print(inspect.getdoc(Cluster).replace("::", ":", 1))
+
+    def explain(self) -> None:
+        """Print, of the last verdict, which call would have freed whom."""
+        if self.verdict is None:
+            print("No cell has ended in a verdict since the ranks were started.")
+        else:
+            print(explain(self.verdict.report))
 
     def quiet(self, seconds: float) -> None:
         """Let loops of tests go on for that long, with nothing changing, before a cell is ended
@@ -420,6 +461,20 @@ class Cluster:
             table["end"] -= zero
         return table.sort_values("start", ignore_index=True)
 
+    def watch(self, on: bool = True) -> None:
+        """Show beneath this cell, while cells run, what the ranks do: a panel that renews itself.
+
+        It tells what each rank does, in which call and line, since when, and for whom it waits: ten
+        times a second while that changes, four times while it does not. In JupyterLab "Create New
+        View for Cell Output", in the menu of the right mouse button, puts it beside the notebook.
+        Between two cells, and in the file, it stays as the last cell left it. `watch(False)` ends
+        its renewal, and so does another `watch()`, beneath its own cell.
+        """
+        if not panel.looked_at():
+            return
+        self.client._build_targets("all")  # which says so where there are no ranks
+        self.client.watch.show(panel.Panel(self.verdict) if on else None)
+
     def clear(self) -> None:
         """Forget the recorded events."""
         self._ask("clear")
@@ -446,6 +501,43 @@ class Cluster:
     def insist(self, on: bool) -> None:
         """Serve every MPI_Send as MPI_Ssend, to expose programs that rely on buffering."""
         self._ask("insist", on=bool(on))
+
+    def stepping(self, on: bool = True) -> None:
+        """Stop each rank before each of its MPI calls, until `step` lets it go on; False: no more.
+
+        A cell of %%px returns at once then, and its ranks run on behind it. A rank that is stopped
+        can still help the others: only those that wait in MPI for one another are a deadlock.
+        """
+        self._ask("step", ranks=None, calls=0 if on else -1)
+        self.client.stepping = bool(on)
+
+    def step(self, *ranks: int, calls: int = 1) -> None:
+        """Let these ranks (none given: all) make so many MPI calls, and print what all do then.
+
+        A rank that waits within a call goes on by itself as soon as that can end. Raises
+        ClusterError where ranks are not stopped before their calls, or there is no such rank.
+        """
+        if not self.client.stepping:
+            raise ClusterError("ranks go on by themselves: cluster.stepping() stops them first")
+        if unknown := [rank for rank in ranks if rank not in range(self.n)]:
+            raise ClusterError(f"there is no rank {unknown[0]}: ranks are 0 to {self.n - 1}")
+        if operator.index(calls) < 1:
+            raise ClusterError(f"a rank makes at least 1 call in a step, not {calls}")
+        self._ask("step", ranks=list(ranks) or None, calls=calls)
+        print(f"{live.sentence(self._at_rest(), range(self.n))}.")
+
+    def _at_rest(self) -> dict[int, dict]:
+        """The states, once no rank goes on by itself; or as they are after some time."""
+        before, deadline = None, time.monotonic() + STEP_LIMIT
+        while True:
+            states = dict(enumerate(self.states()))
+            now = [live.doing(rank, state) for rank, state in states.items()]
+            same = [(one.kind, one.call, one.place) for one in now]
+            moving = any(one.kind == "computing" for one in now)
+            if time.monotonic() > deadline or (same == before and not moving):
+                return states
+            before = same
+            time.sleep(STEP_LOOK)
 
     def network(
         self,
@@ -735,6 +827,10 @@ def _signal_name(number: int) -> str:
 def _leave() -> None:
     """Stop the cluster at the end of its process."""
     if _current is not None:
+        # Jupyter sends it to a kernel that takes longer than 2.5 s to end, and it would cut this
+        # off when the controller has ended already, which clears up behind everybody else.
+        with suppress(ValueError):  # not the main thread
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
         _current.stop()
 
 

@@ -205,9 +205,9 @@ def begin(n: int, nodes: int) -> str:
 def begin_engines(n: int, nodes: int) -> str:
     """The same for engines.
 
-    Slurm's PMI (22.05) cuts off lines of over 1,024 bytes, and what MPICH's ranks (5.0) tell each
-    other holds memory as it comes: zeros, which are short, in a program that has just begun,
-    anything in a Python that has read much. So its own mpiexec begins those.
+    Slurm's PMI cuts off long lines (errata 38), and what MPICH's ranks tell each other holds memory
+    as it comes: zeros, which are short, in a program that has just begun, anything in a Python that
+    has read much. So its own mpiexec begins those.
     """
     if mpi.kind() == "openmpi":
         return begin(n, nodes)

@@ -264,7 +264,7 @@ class Keeper:
         elif self.state == "starting" and not (self._looking.done() or self._looking.cancelling()):
             self._looking.cancel()
             if self.asked is None and not self._again and not files.pids(self.run):
-                self._again = True  # Open MPI's (5.0) fails at times for reasons of its own
+                self._again = True  # Open MPI fails at times for reasons of its own: errata 29
                 self._act(self._once_more())
             else:
                 self._act(self._fail(f"{self._said(launcher)} while the ranks were starting"))

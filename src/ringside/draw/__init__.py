@@ -7,6 +7,7 @@ that a notebook keeps. Nothing is told by colour alone: shapes, hatches and mark
 
 from ringside.draw.calls import FAMILIES, census, timeline
 from ringside.draw.curves import by_bytes, by_ranks, overlap, residuals, seconds
+from ringside.draw.diagrams import cuts, halo, protocols
 from ringside.draw.film import film
 from ringside.draw.graph import ring, wait_for
 from ringside.draw.grid import grid
@@ -19,11 +20,14 @@ __all__ = [
     "by_bytes",
     "by_ranks",
     "census",
+    "cuts",
     "datatype",
     "film",
     "grid",
+    "halo",
     "overlap",
     "player",
+    "protocols",
     "residuals",
     "ring",
     "seconds",

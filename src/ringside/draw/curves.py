@@ -104,12 +104,15 @@ def _sizes(ax: Axes, nbytes) -> None:
     ax.set_xlabel("Message (bytes)", fontsize=FONT)
 
 
-def _times(ax: Axes, label: str, along: str = "y") -> None:
-    """A logarithmic axis of times that are drawn already, with the unit at each tick."""
+def _times(ax: Axes, label: str, along: str = "y", linear: bool = False) -> None:
+    """An axis of times that are drawn already, with the unit at each tick: logarithmic, or linear
+    from zero on."""
     axis = {"x": ax.xaxis, "y": ax.yaxis}[along]
-    ax.set(**{f"{along}scale": "log"})
+    ax.set(**({f"{along}lim": (0, None)} if linear else {f"{along}scale": "log"}))
     lower, upper = axis.get_view_interval()
-    if upper / lower > 300:
+    if linear:
+        locator = MaxNLocator(5)
+    elif upper / lower > 300:
         locator = LogLocator()
     elif upper / lower > 6:
         locator = LogLocator(subs=(1, 2, 5))
@@ -117,7 +120,7 @@ def _times(ax: Axes, label: str, along: str = "y") -> None:
         locator = MaxNLocator(4)
     axis.set_major_locator(locator)
     axis.set_minor_locator(NullLocator())
-    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value)))
+    axis.set_major_formatter(FuncFormatter(lambda value, _: duration(value) if value else "0"))
     axis.set_label_text(label, fontsize=FONT)
 
 
@@ -165,12 +168,19 @@ def by_bytes(
     return finish(ax, _found(parts, table), 60)
 
 
-def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | None = None) -> Axes:
+def by_ranks(
+    table: DataFrame,
+    ax: Axes | None = None,
+    fits: dict[str, Any] | None = None,
+    linear: bool = False,
+) -> Axes:
     """Times by number of ranks, from a tidy table of one message size.
 
     ``table`` has the columns ``source``, ``variant``, ``ranks`` and ``seconds``. Marks and bands
     as in ``by_bytes``; ``fits`` are drawn as lines, by name: anything with
     ``predict(bytes, ranks) -> seconds``, and then ``table`` has the column ``bytes`` as well.
+    Both axes are logarithmic, or where ``linear``, neither: what grows by the rank is a straight
+    line then.
     """
     ax = axes_for(ax, HEIGHT)
     series = _series(table, "ranks")
@@ -178,11 +188,12 @@ def by_ranks(table: DataFrame, ax: Axes | None = None, fits: dict[str, Any] | No
     ranks = np.unique(table["ranks"])
     some = np.linspace(ranks[0], ranks[-1], 50)
     handles += _fits(ax, fits, some, np.full(50, table["bytes"].iloc[0]) if fits else some, some)
-    ax.set_xscale("log", base=2)
+    if not linear:
+        ax.set_xscale("log", base=2)
     ax.set_xticks(ranks, [str(n) for n in ranks])
     ax.xaxis.set_minor_locator(NullLocator())
     ax.set_xlabel("Ranks", fontsize=FONT)
-    _times(ax, "Time")
+    _times(ax, "Time", linear=linear)
     _paper(ax)
     legend(ax, handles, [*series, *(fits or {})], 3)
     parts = []
@@ -219,6 +230,11 @@ def residuals(table: DataFrame, ax: Axes | None = None) -> Axes:
         )
     ax.axhline(0, color=INK, linewidth=1)
     ax.set_yscale("symlog", linthresh=0.5)
+    lower, upper = ax.get_ylim()
+    marks = [0.3, *10.0 ** np.arange(6)]  # what lies nearer to zero, its label would lie on
+    marks = [0, *marks, *(-mark for mark in marks)]
+    ax.set_yticks([mark for mark in marks if lower <= mark <= upper])
+    ax.yaxis.set_minor_locator(NullLocator())
     ax.yaxis.set_major_formatter(PercentFormatter(1))
     ax.set_ylabel("Measured less fitted", fontsize=FONT)
     _sizes(ax, table["bytes"])

@@ -44,7 +44,7 @@ def launch_rank() -> int:
 def go_on_in_a_child(rank: int) -> int:
     """Go on in a child process, which this one, begun by mpiexec, says the end of and ends as.
 
-    MPICH's mpiexec takes no notice of a rank that exits, whatever its code, and nobody else sees a
+    MPICH's mpiexec takes no notice of a rank that exits (errata 15), and nobody else sees a
     process on another node: such a rank kills itself here, so that it notices. An end by SIGTERM
     is no news where this process, too, was told to end. Returns a file to which the child writes
     once its end is worth telling.
@@ -335,8 +335,8 @@ def main() -> None:
     MPI = load_mpi()
     # MPI libraries install handlers of their own for these signals.
     faulthandler.enable(fault, all_threads=False)
-    # By it MPICH tells the others of a rank's death. They would ask its mpiexec who it was, and if
-    # they are ended before the answer comes, it falls over and never says how the rank died.
+    # By it MPICH tells the others of a rank's death. They would ask its mpiexec who it was, which
+    # may then fall over and never say how the rank died: errata 16.
     signal.signal(signal.SIGUSR1, signal.SIG_IGN)
 
     if "RINGSIDE_JOB" in os.environ:

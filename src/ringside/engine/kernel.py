@@ -276,7 +276,8 @@ class RingsideKernel(IPythonParallelKernel):
         """Answer one scope request: (answer that fits JSON, list of buffers)."""
         match content["action"]:
             case "state":
-                return scope.state(), []
+                state = scope.state()
+                return state | {"at": self._at() if state["state"] == "computing" else ""}, []
             case "events":
                 events = scope.events()
                 return (events.dtype.descr, scope.origins()), [events.tobytes()]
@@ -290,12 +291,28 @@ class RingsideKernel(IPythonParallelKernel):
                 return self._tidy(scope.Stop(content["reason"])), []
             case "switch" | "insist" as action:
                 return getattr(scope, action)(bool(content["on"])), []
+            case "step":
+                if content["ranks"] is None or scope.state()["rank"] in content["ranks"]:
+                    scope.step(int(content["calls"]))
+                return None, []
             case "quiet":
                 return scope.quiet(float(content["seconds"])), []
             case "network":
                 return scope.network(content["path"], **content["network"]), []
             case action:
                 raise ValueError(f"unknown scope request {action!r}")
+
+    def _at(self) -> str:
+        """In which line of a cell this rank computes, as `ringside.watch.origins` reads it."""
+        frame = sys._current_frames().get(threading.main_thread().ident)
+        current = self.shell._codes[-1].co_filename if self.shell._codes else ""
+        while frame is not None and not origins.of_a_cell(frame.f_code.co_filename):
+            frame = frame.f_back
+        if frame is None or frame.f_lineno is None:
+            return ""
+        file, function = frame.f_code.co_filename, frame.f_code.co_qualname
+        text = f"{frame.f_lineno}\t{function}\t{'' if file == current else file}"
+        return os.fsencode(text).decode("latin-1")
 
     def _tidy(self, reason: scope.Stop) -> dict | None:
         """Clear what cells left on the ranks; the report, if there was anything."""

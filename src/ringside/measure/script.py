@@ -54,7 +54,7 @@ point() {  # point NAME PROGRAM...: $job/NAME.csv is there when all of it was me
     rm "$err"
 }
 
-# An mpiexec that is ended may leave ranks (Open MPI's does, of those that sleep), and these leave
+# An mpiexec that is ended may leave ranks (errata 32), and these leave
 # shared memory on their nodes: what is new there and nobody has open.
 tidy() {
     timeout @tidy@ srun --mpi=none --ntasks="$SLURM_NNODES" --ntasks-per-node=1 bash -c '

@@ -87,8 +87,8 @@ def own_words(point: Point, err: str) -> str:
 def cut_off(plan: Plan, point: Point, printed: str, limit: float) -> list[str]:
     """The rows of a program that did not end within `limit`, if it printed all; else Failed.
 
-    It prints them when all is measured and found right. What may then hang is MPI_Finalize, as in
-    Debian's MPICH (4.0.2) between nodes.
+    It prints them when all is measured and found right. What may then hang is MPI_Finalize:
+    errata 14.
     """
     said = rows(plan, point, printed)
     if not tables.lacking(said, point, plan.repetitions):

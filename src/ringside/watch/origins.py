@@ -74,6 +74,11 @@ def at(place: str) -> str:
     return f"{'in' if place.startswith('line ') else 'at'} {place}"
 
 
+def of_a_cell(file: str) -> bool:
+    """Whether the code of this file stands in a cell of a notebook."""
+    return _OF_A_CELL.search(file) is not None
+
+
 def python(line: str, file: str, function: str, cell: bool = True) -> str:
     """A line of Python; "" in an installed package."""
     if "site-packages" in file or "dist-packages" in file or file.startswith("<frozen"):

@@ -67,6 +67,7 @@ def load() -> None:
     library.scope_busy.argtypes = [ctypes.c_bool, ctypes.c_int]
     for name in ("scope_insist", "scope_switch"):
         getattr(library, name).argtypes = [ctypes.c_bool]
+    library.scope_step.argtypes = [ctypes.c_int]
     library.scope_network.restype = ctypes.c_bool
     library.scope_network.argtypes = [ctypes.c_char_p] + 2 * [ctypes.c_double]
     library.scope_network.argtypes += [ctypes.c_int, ctypes.c_bool]
@@ -149,6 +150,12 @@ def insist(on: bool) -> None:
     _scope().scope_insist(on)
 
 
+def step(calls: int) -> None:
+    """The stepper: this rank, if it is stopped before a call, makes so many and is stopped again.
+    0: it is stopped before its calls from now on; below 0: it is not any more."""
+    _scope().scope_step(calls)
+
+
 def network(path: str | None, latency=0.0, bandwidth=1.0, nodes=1, progress=True) -> bool:
     """The network lens (`ringside.watch.network.Network`): messages are delayed as there. `path`:
     an empty file, the same for all ranks, which may be removed when all have answered; None takes
@@ -163,11 +170,13 @@ def stop(reason: int = Stop.USER) -> None:
 
 
 def state() -> dict:
-    """What this rank is doing now: state, call, seconds in it, and what it waits for; `types`: how
-    many derived datatypes it has made and not freed, `types_made`: how many at all; `open`: how
+    """What this rank is doing now: state, call, seconds in it, and what it waits for; `after`:
+    seconds since its last call in this cell; `calls`: how many were recorded; `held`: the call
+    before which it is stopped, "" where it is not; `insist`: whether the Ssend lens is on; `types`:
+    how many derived datatypes it has made and not freed, `types_made`: how many at all; `open`: how
     many requests have begun and are not completed; `changed`: how many arrays were written to
-    while they were being sent (where RINGSIDE_CHECK is set); `network`: the network that is
-    played, or None; `stop`: the reason it was asked for and has not followed yet, or 0."""
+    while they were being sent (where RINGSIDE_CHECK is set); `network`: the network that is played,
+    or None; `stop`: the reason it was asked for and has not followed yet, or 0."""
     return _text(_scope().scope_state)
 
 

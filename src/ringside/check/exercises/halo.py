@@ -2,13 +2,13 @@
 
 import numpy as np
 
-from ringside.check.exercise import Exercise
+from ringside.check.exercise import Exercise, telling
 from ringside.check.rules import sends
 
 
 def _rows(p, random):
     n = int(random.integers(3, 200))
-    return [{"comm": None, "field": random.random(n + 2)} for _ in range(p)]
+    return [{"comm": None, "field": field} for field in telling(p, random, n + 2)]
 
 
 def _filled(given):
@@ -21,7 +21,7 @@ def _filled(given):
 
 def _round_rows(p, random):
     n = int(random.integers(3, 200))
-    return [{"field": random.random(n + 2), "n": n, "comm": None} for _ in range(p)]
+    return [{"field": field, "n": n, "comm": None} for field in telling(p, random, n + 2)]
 
 
 def _filled_round(given):

@@ -2,12 +2,12 @@
 
 import numpy as np
 
-from ringside.check.exercise import Exercise
+from ringside.check.exercise import Exercise, digits
 from ringside.check.rules import sends, tries
 
 
 def _numbers(p, random):
-    return [{"comm": None, "mine": int(random.integers(1, 1000))} for _ in range(p)]
+    return [{"comm": None, "mine": mine} for mine in digits(p, random)]
 
 
 def _sums(given):

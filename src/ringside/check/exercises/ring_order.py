@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringside.check.exercise import Exercise
+from ringside.check.exercise import Exercise, telling
 from ringside.check.rules import sends, without
 
 NOT_BLOCKING = ("Sendrecv", "Sendrecv_replace", "Isend", "Issend", "Ibsend", "Irsend", "Irecv")
@@ -12,7 +12,7 @@ BY_ORDER = without(*NOT_BLOCKING, "Bsend", "Allgather", "Alltoall", "Neighbor_al
 
 def _arrays(p, random):
     n = int(random.integers(3, 400))
-    return [{"comm": None, "mine": random.random(n)} for _ in range(p)]
+    return [{"comm": None, "mine": mine} for mine in telling(p, random, n)]
 
 
 def _of_the_left(given):
@@ -22,8 +22,8 @@ def _of_the_left(given):
 def _both(p, random):
     n = int(random.integers(3, 400))
     return [
-        {"mine": random.random(n), "left": np.zeros(n), "right": np.zeros(n), "n": n, "comm": None}
-        for _ in range(p)
+        {"mine": mine, "left": np.zeros(n), "right": np.zeros(n), "n": n, "comm": None}
+        for mine in telling(p, random, n)
     ]
 
 

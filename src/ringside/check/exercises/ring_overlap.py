@@ -2,14 +2,14 @@
 
 import numpy as np
 
-from ringside.check.exercise import Exercise
+from ringside.check.exercise import Exercise, telling
 from ringside.check.exercises import broken
 from ringside.check.rules import OVERLAP, sends
 
 
 def _with_work(p, random):
     n = int(random.integers(20_000, 40_000))
-    return [{"comm": None, "mine": random.random(n), "work": None} for _ in range(p)]
+    return [{"comm": None, "mine": mine, "work": None} for mine in telling(p, random, n)]
 
 
 def _of_the_left(given):
@@ -19,7 +19,8 @@ def _of_the_left(given):
 def _in_c(p, random):
     n = int(random.integers(3, 400))
     return [
-        {"mine": random.random(n), "theirs": np.zeros(n), "n": n, "comm": None} for _ in range(p)
+        {"mine": mine, "theirs": np.zeros(n), "n": n, "comm": None}
+        for mine in telling(p, random, n)
     ]
 
 

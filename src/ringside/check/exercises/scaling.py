@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from ringside.check.exercise import Exercise
+from ringside.check.exercise import Exercise, digits
 from ringside.check.rules import sends, without
 
 COLLECTIVES = ("Allreduce", "Reduce", "Allgather", "Gather", "Bcast", "Alltoall", "Scan", "Exscan")
@@ -28,7 +28,7 @@ def _efficiency(given):
 
 def _doubles(p, random):
     return [
-        {"mine": float(random.random()), "sum": np.full(1, np.nan), "comm": None} for _ in range(p)
+        {"mine": float(mine), "sum": np.full(1, np.nan), "comm": None} for mine in digits(p, random)
     ]
 
 

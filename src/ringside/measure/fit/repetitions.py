@@ -26,7 +26,10 @@ class Middle(NamedTuple):
 
 
 def middle(seconds: ArrayLike, keep: float = 80) -> Middle:
-    """The middle `keep` per cent of the repetitions by time, as the ping-pong report has it.
+    """The middle `keep` per cent of the repetitions, sorted by time.
+
+    The ping-pong report averages "the middle 80" of 100, perhaps repetitions 11 to 90 in the order
+    of the run: that they are sorted is our reading of it.
 
     seconds: shape (n,). Of 100 the ten fastest and the ten slowest are dropped; of n, on either
     side n (100 - keep) / 200, rounded down, so of nine none (a trimmed mean as in
