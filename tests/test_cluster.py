@@ -1432,7 +1432,7 @@ def test_after_a_verdict_it_is_explained_which_call_would_have_freed_whom(notebo
             "Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
             "  A receive on rank 1 from rank 2 with tag 0 would have freed it.",
             "  Rank 1 is in no cell.",
-            "Rank 3 is in MPI_Mprobe from rank 2 (any tag), line 3 of the cell.",
+            "Rank 3 is in recv (MPI_Mprobe) from rank 2 (any tag), line 3 of the cell.",
             "  A send from rank 2 to rank 3 would have freed it.",
             "  Rank 2 is in MPI_Ssend to rank 1 (tag 0, 5 B), line 5 of the cell.",
             "",
@@ -1493,10 +1493,10 @@ def test_a_cell_that_goes_on_says_what_its_ranks_do_until_it_ends(notebooks):
     *lines, last = live(shown_to_a_person)
     assert last == {} and lines
     assert len([m for m in shown_to_a_person if m["msg_type"] == "display_data"]) == 1
-    text = lines[-1]["text/plain"]
+    text = "\n".join(line["text/plain"] for line in lines)  # a rank may be late once
     assert re.search(r"ank 0 waits in MPI_Mprobe for rank 1, line 9, for \d s", text), text
-    assert re.search(r"rank 1 computes, line [56], for \d s; ranks 2 and 3 are idle", text), text
-    assert "Press stop" in text
+    assert re.search(r"rank 1 computes, line [56], for \d s", text), text
+    assert "ranks 2 and 3 are idle" in text and "Press stop" in text
 
 
 def test_a_cell_that_waits_for_an_earlier_one_says_so(notebooks):
@@ -1541,19 +1541,15 @@ def test_a_panel_shows_a_deadlock_that_closes_and_keeps_how_it_ended(notebooks):
     ended = notebooks(CLOSES)
     assert all(names_of_errors(out) == ["Deadlock"] for out in ended)
     notebooks("cluster.watch(False)")
-    shown_there = panels(person.others(watched))
-    arrows = [
-        html.partition("Who waits for whom: ")[2].partition("</div>")[0] for html in shown_there
-    ]
+    there = panels(person.others(watched))
+    arrows = [html.partition("Who waits for whom: ")[2].partition("</div>")[0] for html in there]
     for stage in ("0 for 1.", "0 for 1, 1 for 2.", "0 for 1, 1 for 2, 2 for 3."):
         assert stage in arrows
     assert "0 for 1, 1 for 2, 2 for 3, 3 for 0." in arrows[-1]
-    assert "The last cell ended so: Deadlock: 0 -&gt; 1 -&gt; 2 -&gt; 3 -&gt; 0" in shown_there[-1]
-    computing = next(
-        html for html, who in zip(shown_there, arrows, strict=True) if who == "0 for 1."
-    )
-    assert ">C</span> computes" in computing and "line 5, in ring" in computing
-    assert "rank 0 waits for rank 1" in computing  # for who does not see the picture
+    assert "The last cell ended so: Deadlock: 0 -&gt; 1 -&gt; 2 -&gt; 3 -&gt; 0" in there[-1]
+    computing = [html for html, who in zip(there, arrows, strict=True) if who == "0 for 1."]
+    assert any(">C</span> computes" in html and "line 5, in ring" in html for html in computing)
+    assert "rank 0 waits for rank 1" in computing[0]  # for who does not see the picture
 
 
 def test_a_panel_shows_a_cell_that_nobody_waits_for_and_ends_when_told(notebooks):

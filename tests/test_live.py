@@ -117,3 +117,10 @@ def test_a_panel_of_many_ranks_has_no_graph():
     states = [state(rank, "blocked", "MPI_Recv", [(rank + 1) % 40]) for rank in range(40)]
     assert len(list(drawn(*states).iter("svg"))) == 40
     assert "34 more." in panel.notes(states, live.waitfor.edges(states))[0]
+
+
+def test_a_panel_shows_a_rank_that_is_stopped_before_a_call():
+    [row] = [
+        "".join(row.itertext()) for row in drawn(state(0, held="MPI_Send", line=4)).iter("tr")
+    ][1:]
+    assert "S stopped before" in row and "MPI_Send" in row and "line 4" in row

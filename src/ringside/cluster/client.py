@@ -101,6 +101,7 @@ class Watch:
         self._since = 0.0
         self._line = None  # beneath the cell that blocks
         self._panel = None  # of `cluster.watch()`
+        self._heard = {}  # by rank: when it answered last, and what
         self._changed = threading.Condition()
         self._closed = False
         threading.Thread(target=self._run, name="ringside-watch", daemon=True).start()
@@ -137,6 +138,16 @@ class Watch:
             self._changed.notify()
         for one in filter(None, (before, panel)):
             self._renew(one, self._client.ask("state"))
+
+    def _recent(self, states: dict[int, dict]) -> dict[int, dict]:
+        """These states, and of a rank that was late the one before, if that is not old."""
+        now = time.monotonic()
+        self._heard |= {rank: (now, state) for rank, state in states.items()}
+        return {
+            rank: state
+            for rank, (when, state) in sorted(self._heard.items())
+            if now - when < ANSWER and rank in self._client.ids
+        }
 
     def _renew(self, panel: Panel, states: dict[int, dict]) -> bool:
         client = self._client
@@ -191,6 +202,7 @@ class Watch:
         if nobody_helps(states):
             client.ask("stop", enough=bool, reason=Stop.STARVED)
         with suppress(Exception):  # whatever is wrong with what is shown, the next verdict comes
+            states = self._recent(states)
             if waited:
                 line.show(lambda: _now(states, client.ids, cells))
             if panel is not None:

@@ -14,6 +14,7 @@ MARKS = {
     "blocked": ("W", "#E69F00", "waits"),
     "polling": ("T", "#F0E442", "tests"),
     "under way": ("N", "#009E73", "waits for the network"),
+    "held": ("S", "#CC79A7", "stopped before"),
     "idle": ("i", "#D9D9D9", "idle"),
     "silent": ("?", "#FFFFFF", "does not answer"),
 }
