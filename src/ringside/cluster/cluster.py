@@ -33,7 +33,7 @@ EARLIER_LIMIT = 5.0  # seconds for Slurm to end what another notebook has left
 RECORD_LIMIT = 5.0  # seconds to learn how a rank died
 QUIET = 20.0  # seconds a loop of tests may go on with nothing changing
 TICK = 0.03
-STEP_LIMIT = 3.0  # seconds for ranks to come to rest after a step; one may compute for long
+STEP_LIMIT = 5.0  # seconds for ranks to come to rest after a step; one may compute for long
 STEP_LOOK = 0.05
 DAY = 86_400.0
 _TAKEN = "Address already in use"
@@ -523,6 +523,7 @@ class Cluster:
             raise ClusterError(f"there is no rank {unknown[0]}: ranks are 0 to {self.n - 1}")
         if operator.index(calls) < 1:
             raise ClusterError(f"a rank makes at least 1 call in a step, not {calls}")
+        self._at_rest()  # they may not have come to their first call
         self._ask("step", ranks=list(ranks) or None, calls=calls)
         print(f"{live.sentence(self._at_rest(), range(self.n))}.")
 
@@ -533,7 +534,10 @@ class Cluster:
             states = dict(enumerate(self.states()))
             now = [live.doing(rank, state) for rank, state in states.items()]
             same = [(one.kind, one.call, one.place) for one in now]
-            moving = any(one.kind == "computing" for one in now)
+            at_work = self.client.ranks_with_work()
+            kinds = {one.kind for one in now if one.rank in at_work}
+            # Where all wait in MPI, and none is stopped, a verdict or a message is on its way.
+            moving = bool(kinds & {"computing", "idle"}) or (bool(kinds) and "held" not in kinds)
             if time.monotonic() > deadline or (same == before and not moving):
                 return states
             before = same
