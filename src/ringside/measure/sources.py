@@ -8,6 +8,7 @@ measure.
 from __future__ import annotations
 
 import subprocess
+import time
 from contextlib import suppress
 from typing import TYPE_CHECKING
 
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 
 END_LIMIT = 10.0  # seconds mpiexec gets to end its ranks
 GRACE = 1.0  # seconds engines get to end a point that was given up
+SETTLE = 0.2  # seconds in which engines that take no part, and who hears from them, come to rest
 
 
 class Failed(Exception):
@@ -162,6 +164,7 @@ def timed(kernel: str, ranks: int, variant: str, count: int, repetitions: int, s
     comm = world.Split(0 if world.rank < ranks else MPI.UNDEFINED, world.rank)
     if comm == MPI.COMM_NULL:
         return None
+    time.sleep(SETTLE)
     own, problem = np.zeros(repetitions), ""
     try:
         own = kernels.run(kernel, comm, variant, count, repetitions, **settings)
