@@ -155,6 +155,9 @@ def _add_run(one: argparse.ArgumentParser) -> None:
         "--trace", metavar="FILE.json", help="trace events, for Perfetto (ui.perfetto.dev)"
     )
     one.add_argument(
+        "--chance", action="store_true", help="at its end: which sends relied on a buffer"
+    )
+    one.add_argument(
         "--insist", action="store_true", help="every MPI_Send as MPI_Ssend: no buffer helps"
     )
     one.add_argument(
@@ -178,7 +181,7 @@ def _run(options) -> int:
     from ringside import run
 
     files = ("timeline", "player", "events", "trace")
-    names = ("mpiexec", "scope", "insist", "strict", "quiet", *files)
+    names = ("mpiexec", "scope", "insist", "strict", "chance", "quiet", *files)
     settings = {name: getattr(options, name) for name in names}
     parts = run.parts(options.ranks, [options.program, *options.arguments])
     return run.carry_out(run.plan(parts, **settings))

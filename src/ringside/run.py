@@ -53,6 +53,7 @@ class Plan:
     mpiexec: list[str]
     scope: Path
     environment: dict[str, str]
+    chance: bool = False  # say which sends relied on a buffer
     strict: bool = False  # what is left over is a failure
     timeline: Path | None = None
     player: Path | None = None
@@ -87,6 +88,7 @@ def plan(
     scope: str | None = None,
     insist: bool = False,
     strict: bool = False,
+    chance: bool = False,
     quiet: float | None = None,
     timeline: str | None = None,
     player: str | None = None,
@@ -117,7 +119,7 @@ def plan(
     variables["RINGSIDE_INSIST"] = "1" if insist else "0"
     variables["RINGSIDE_QUIET"] = "" if quiet is None else f"{quiet:g}"
     found = _scope(scope, library, launcher, own=not mpiexec)
-    return Plan(parts, launcher, found, variables, strict, **kept)
+    return Plan(parts, launcher, found, variables, chance, strict, **kept)
 
 
 def carry_out(plan: Plan) -> int:
@@ -656,7 +658,7 @@ def _tell_left_over(directory: Path) -> bool:
 
 def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
     """The files that were asked for. One that cannot be written changes nothing else."""
-    if not (plan.timeline or plan.player or plan.events or plan.trace):
+    if not (plan.chance or plan.timeline or plan.player or plan.events or plan.trace):
         return
     from ringside.watch import trace
 
@@ -667,6 +669,10 @@ def _write(plan: Plan, directory: Path, notes: list[dict]) -> None:
             trace.write_csv(events, plan.events)
         if plan.trace:
             trace.write_trace(events, plan.trace)
+        if plan.chance:
+            from ringside.watch.chance import chance
+
+            _say(f"Ringside: {chance(events)}")
         ranks = max((note["size"] for note in notes), default=0)
         if plan.timeline:
             _write_timeline(events, plan.timeline, ranks)

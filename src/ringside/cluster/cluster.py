@@ -18,6 +18,7 @@ from ringside.cluster.keeper import Keeper
 from ringside.cluster.slurm import Asked, call, check, settings
 from ringside.errors import PREFIX, ClusterError, Interrupted, RankDied
 from ringside.watch import live, origins, waitfor
+from ringside.watch.chance import chance
 from ringside.watch.explain import explain
 from ringside.watch.network import Network, checked
 from ringside.watch.scope import Stop
@@ -150,6 +151,7 @@ class Cluster:
         cluster.events()           every MPI call so far, a table; draw.timeline(...) draws it
         cluster.watch()            a panel that shows the ranks while cells run
         cluster.explain()          after a verdict: which call would have freed whom
+        cluster.chance()           which sends of these calls relied on a buffer
         cluster.clear()            forget the calls so far
 
         cluster.insist(True)       no buffer helps: every MPI_Send waits for its receive
@@ -417,6 +419,11 @@ class Cluster:
             print("No cell has ended in a verdict since the ranks were started.")
         else:
             print(explain(self.verdict.report))
+
+    def chance(self) -> None:
+        """Print whether the calls since `clear` came to their end by chance: which sends relied on
+        a buffer of the library's, with their lines."""
+        print(chance(self.events()))
 
     def quiet(self, seconds: float) -> None:
         """Let loops of tests go on for that long, with nothing changing, before a cell is ended

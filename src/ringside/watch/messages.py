@@ -33,7 +33,8 @@ class Message(NamedTuple):
     """A send and where it ended: ``end`` is None if no receive of it finished.
 
     ``sure``: which receive it was follows from MPI's order alone. ``line``: where it was sent, ""
-    where not known.
+    where not known. ``sent`` and ``received``: the start and the request number of the rows that
+    began the send, and its receive, if there was one.
     """
 
     source: int
@@ -44,6 +45,8 @@ class Message(NamedTuple):
     tag: int
     sure: bool
     line: str = ""
+    sent: tuple[float, int] = (0.0, 0)
+    received: tuple[float, int] | None = None
 
 
 def _transfers(rows: list) -> tuple[list, list]:
@@ -69,7 +72,7 @@ def _transfers(rows: list) -> tuple[list, list]:
             if call in ("MPI_Start", "MPI_Startall"):
                 kind = prepared.get(key, "other")
             if call.startswith("MPI_Isendrecv"):  # one request: what it received its Wait tells
-                receives.append([row.start, math.inf, row.rank, -1, -1, row.comm])
+                receives.append([row.start, math.inf, row.rank, -1, -1, row.comm, row.request])
                 started[key] = receives[-1]
             if kind == "sendrecv":
                 kind = "recv" if row.request < 0 else "send"
@@ -78,9 +81,8 @@ def _transfers(rows: list) -> tuple[list, list]:
             elif row.left:  # by a break: it received nothing
                 continue
             elif kind == "recv" and (row.peer >= -1 or "mrecv" in call.lower()):
-                receives.append(
-                    [row.start, row.end, row.rank, max(row.peer, -1), row.tag, row.comm]
-                )
+                asked = max(row.peer, -1), row.tag, row.comm, row.request
+                receives.append([row.start, row.end, row.rank, *asked])
                 if row.request > 0:
                     receives[-1][1] = math.inf
                     started[key] = receives[-1]
@@ -98,10 +100,11 @@ def messages(rows: list) -> list[Message]:
     for send in sends:
         if not send.left:
             waiting[send.peer, send.comm, send.rank, send.tag].append(send)
-    named = Counter((dest, comm, peer, tag) for _, _, dest, peer, tag, comm in receives)
-    ends: dict[int, float] = {}
+    named = Counter((dest, comm, peer, tag) for _, _, dest, peer, tag, comm, _ in receives)
+    ends: dict[int, tuple[float, tuple[float, int]]] = {}
     doubtful = set()
-    for _, end, dest, peer, tag, comm in sorted(receives, key=lambda receive: receive[0]):
+    in_order = sorted(receives, key=lambda receive: receive[0])
+    for start, end, dest, peer, tag, comm, request in in_order:
         if peer >= 0 and tag >= 0:
             channels = [(dest, comm, peer, tag)]
         else:
@@ -118,11 +121,11 @@ def messages(rows: list) -> list[Message]:
         ]
         named[dest, comm, peer, tag] -= 1
         if heads:
-            ends[id(waiting[min(heads)[2]].popleft())] = end
-    return [
-        Message(s.rank, s.peer, s.start, end, s.bytes, s.tag, sure, getattr(s, "line", ""))
-        for s in sends
-        for end in [ends.get(id(s), math.inf)]
-        for end in [None if end == math.inf else end]
-        for sure in [(s.peer, s.comm, s.rank, s.tag) not in doubtful]
-    ]
+            ends[id(waiting[min(heads)[2]].popleft())] = end, (start, request)
+    found = []
+    for s in sends:
+        end, received = ends.get(id(s), (math.inf, None))
+        sure = (s.peer, s.comm, s.rank, s.tag) not in doubtful
+        about = s.bytes, s.tag, sure, getattr(s, "line", ""), (s.start, s.request), received
+        found.append(Message(s.rank, s.peer, s.start, None if end == math.inf else end, *about))
+    return found
