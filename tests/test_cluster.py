@@ -1647,6 +1647,29 @@ def test_stop_in_a_notebook(notebooks, code):
         assert "before" in shown(out)
 
 
+def test_a_cell_that_is_stepped_ends_as_others_do(notebooks):
+    """Its prints and its error are shown; nothing is sent that a rank would not come to."""
+    notebooks("cluster.stepping()")
+    for out in notebooks("%%px\nprint('rank', rank, 'ran')\ncomm.Barrier()"):
+        assert shown(out) == ""
+    for cell in ("%%px\nlater = 1", "cluster.view['rank']"):
+        for out in notebooks(cell):
+            assert "the ranks are still in the cell that you step" in " ".join(shown(out).split())
+    for out in notebooks("cluster.step()"):
+        assert names_of_errors(out) == []
+        assert all(f"rank {rank} ran" in shown(out) for rank in range(4)), shown(out)
+    for out in notebooks("%%px\nif rank == 1: raise ValueError(3)\ncomm.Barrier()"):
+        assert names_of_errors(out) == []
+    for out in notebooks("cluster.step()"):
+        assert names_of_errors(out) == ["Deadlock"], shown(out)
+        assert "rank 1 raised ValueError" in shown(out)
+    notebooks("%%px\ncomm.Barrier()\nprint('to', 'the end')")
+    for out in notebooks("cluster.stepping(False)"):
+        assert names_of_errors(out) == [] and "to the end" in shown(out)
+    for out in notebooks("%%px\nprint('as', 'ever')"):
+        assert "as ever" in shown(out)
+
+
 def test_a_rank_that_fails_late_leaves_no_cell_hanging(notebooks):
     for out in notebooks("%%px\nif rank == 1:\n    time.sleep(4)\n    1 / 0\ncomm.Barrier()"):
         assert names_of_errors(out) == ["Deadlock"], shown(out)

@@ -124,6 +124,9 @@ def test_what_cannot_be_stepped_is_refused(cluster):
         cluster.step(4)
     with pytest.raises(ClusterError, match="at least 1 call"):
         cluster.step(calls=0)
+    for wrong in ("0", [0, 1], True, 1.5):
+        with pytest.raises(ClusterError, match="no whole number"):
+            cluster.step(wrong)
     cluster.stepping(False)
     with pytest.raises(ClusterError, match="stops them first"):
         cluster.step()

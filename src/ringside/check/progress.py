@@ -16,7 +16,10 @@ def progress(folder: Path) -> str:
     lessons = _notebooks(folder)
     exercises = _notebooks(folder / "exercises")
     if not lessons and not exercises:
-        raise GradeError(f"{folder} holds no lessons. Name the folder of yours, such as my-lessons")
+        raise GradeError(
+            f"{folder} holds no lessons. make lab puts copies of them into my-lessons; if yours is "
+            "another folder, name that"
+        )
     rows, whole, right = [], 0, 0
     for file in lessons:
         run, all_of_them = _cells_run(file)

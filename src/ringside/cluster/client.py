@@ -383,6 +383,7 @@ class View(DirectView):
         if not block:
             with _whole():
                 return _own(send(), cell)
+        self.client.check_not_stepped()
         self.client.interrupted = False
         result = None
         try:
@@ -392,15 +393,26 @@ class View(DirectView):
             if output:
                 result.wait_for_output(1)
         except KeyboardInterrupt:
-            if self.client.lost or not self.client.ids:
-                raise  # there is nobody to interrupt: dead ranks are being replaced
-            if result is None or not result.ready():
-                with suppress(KeyboardInterrupt):  # pressed again: it is being done
-                    self.client.send_signal("SIGINT", targets=self.targets, block=True)
-            if result is not None:
-                self.client.end_interrupted(result)
-            raise Stopped(None, text="Stopped: no rank had to leave a cell.") from None
+            self._stop(result)
         return result if output else value
+
+    def _stop(self, result):
+        """Stop has been pressed: see the result end, and raise its error."""
+        if self.client.lost or not self.client.ids:
+            raise  # there is nobody to interrupt: dead ranks are being replaced
+        if result is None or not result.ready():
+            with suppress(KeyboardInterrupt):  # pressed again: it is being done
+                self.client.send_signal("SIGINT", targets=self.targets, block=True)
+        if result is not None:
+            self.client.end_interrupted(result)
+        raise Stopped(None, text="Stopped: no rank had to leave a cell.") from None
+
+    def see_end(self, result) -> None:
+        """Wait until a result is there; a stop ends it, as it would a cell's."""
+        try:
+            result.wait()
+        except KeyboardInterrupt:
+            self._stop(result)
 
     def _really_apply(self, f, args=None, kwargs=None, block=None, **options):
         block = self.block if block is None else block
@@ -455,23 +467,27 @@ class Magics(ParallelMagics):
         for result in [one for one in self._unheard if one.ready()]:
             self._unheard.remove(result)
             if result._told is None:
-                with suppress(error.RemoteError, ClusterError):
-                    try:
-                        result.get(0)
-                    except Left as left:
-                        if str(left) not in said:
-                            print(f"A cell sent with --noblock has ended.\n{left}", file=sys.stderr)
-                        said.add(str(left))
+                try:
+                    result.get(0)
+                except (error.RemoteError, ClusterError) as failure:
+                    text = f"A cell sent with --noblock has ended.\n{failure}"
+                    if text not in said:
+                        print(text, file=sys.stderr)
+                    said.add(text)
 
     def parallel_execute(self, cell, block=None, **options):
         """Run a cell on the ranks; see `ParallelMagics.parallel_execute`."""
         client = self.view.client
-        block = (self.view.block if block is None else block) and not client.stepping
+        block = self.view.block if block is None else block
         if "\n" in cell and not cell.lstrip().startswith("%%"):
             cell = f"# %%px\n{cell}"  # errors count lines as the notebook does, and `check`
         if options.get("groupby", "type") != "type" and options.get("stream_output") is None:
             options["stream_output"] = False  # else it would come as it is printed, ungrouped
         self._tell_unheard()
+        client.check_not_stepped()
+        if client.stepping:
+            client.stepped = super().parallel_execute(cell, block=False, **options)
+            return None
         if not block:
             result = super().parallel_execute(cell, block=False, **options)
             self._unheard.append(result)
@@ -515,6 +531,7 @@ class Client(ipp.Client):
         self.interrupted = False
         self.verdict = None
         self.stepping = False  # ranks stop before their calls
+        self.stepped = None  # the result of the cell in which they do
         self.lost = False  # engines have gone and nobody has been told
         self.told_of_mpi = False  # that the notebook's own is not the ranks'
         self.cells = 0  # that were sent: each has its number on all its ranks
@@ -609,6 +626,14 @@ class Client(ipp.Client):
             if enough is not None:
                 deadline = min(deadline, time.monotonic() + SILENT)
         return dict(sorted(answers.items()))
+
+    def check_not_stepped(self) -> None:
+        """Raise ClusterError where the ranks would not come to what is sent to them next."""
+        if self.stepped is not None and not self.stepped.ready():
+            raise ClusterError(
+                "the ranks are still in the cell that you step. cluster.step() takes them on, and "
+                "cluster.stepping(False) to its end"
+            )
 
     def ranks_with_work(self) -> set[int]:
         """Ranks to which this client has sent work that is not done."""

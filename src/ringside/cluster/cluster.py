@@ -228,6 +228,7 @@ class Cluster:
             raise
         self._told = len(self._keeper.deaths)
         self.client.lost = self.client.stepping = False
+        self.client.stepped = None
         if self.view is None:
             self.view = self.client.direct_view("all")
             self.view.block = True
@@ -363,6 +364,7 @@ class Cluster:
     def _freshen(self, deadline: float) -> bool:
         """Empty namespaces and message queues of ranks that have worked already; False: they had to
         be replaced."""
+        self.client.stepped = None
         # Again and again, as the cell after a call that was freed may have another stuck one.
         self.client.ask("stop", enough=bool, reason=Stop.USER)
         begun = time.monotonic()
@@ -514,25 +516,47 @@ class Cluster:
 
         A cell of %%px returns at once then, and its ranks run on behind it. A rank that is stopped
         can still help the others: only those that wait in MPI for one another are a deadlock.
+        `stepping(False)` shows what such a cell prints, and raises its error.
         """
         self._ask("step", ranks=None, calls=0 if on else -1)
         self.client.stepping = bool(on)
+        if not on and self.client.stepped is not None:
+            self.view.see_end(self.client.stepped)
+            self._end_stepped()
 
     def step(self, *ranks: int, calls: int = 1) -> None:
         """Let these ranks (none given: all) make so many MPI calls, and print what all do then.
 
-        A rank that waits within a call goes on by itself as soon as that can end. Raises
-        ClusterError where ranks are not stopped before their calls, or there is no such rank.
+        A rank that waits within a call goes on by itself as soon as that can end. Where the cell
+        ends with this step, what it printed is shown, and its error raised. Raises ClusterError
+        where ranks are not stopped before their calls, or there is no such rank.
         """
         if not self.client.stepping:
             raise ClusterError("ranks go on by themselves: cluster.stepping() stops them first")
+        for number in (*ranks, calls):
+            if isinstance(number, bool) or not isinstance(number, numbers.Integral):
+                raise ClusterError(f"{number!r} is no whole number: cluster.step(0, 1, calls=2)")
         if unknown := [rank for rank in ranks if rank not in range(self.n)]:
             raise ClusterError(f"there is no rank {unknown[0]}: ranks are 0 to {self.n - 1}")
-        if operator.index(calls) < 1:
+        if calls < 1:
             raise ClusterError(f"a rank makes at least 1 call in a step, not {calls}")
-        self._at_rest()  # they may not have come to their first call
-        self._ask("step", ranks=list(ranks) or None, calls=calls)
-        print(f"{live.sentence(self._at_rest(), range(self.n))}.")
+        result = self.client.stepped
+        with self.client.watch.over(lambda: [result] if result is not None else []):
+            self._at_rest()  # they may not have come to their first call
+            self._ask("step", ranks=[int(rank) for rank in ranks] or None, calls=int(calls))
+            states = self._at_rest()
+        if result is None or not result.ready():
+            print(f"{live.sentence(states, range(self.n))}.")
+        else:
+            self._end_stepped()
+
+    def _end_stepped(self) -> None:
+        """The cell that was stepped has ended: show what it printed, and raise its error."""
+        result, self.client.stepped = self.client.stepped, None
+        print("The cell that you step has ended.")
+        result.wait_for_output(1)
+        result.display_outputs()
+        result.get()
 
     def _at_rest(self) -> dict[int, dict]:
         """The states, once no rank goes on by itself; or as they are after some time."""

@@ -33,8 +33,10 @@ def player(events: DataFrame) -> HTML:
     """
     from IPython.display import HTML
 
+    if not hasattr(events, "itertuples"):
+        raise TypeError("draw.player takes a table of calls: draw.player(cluster.events())")
     ranks = 1 + max((max(row.rank, row.peer) for row in in_order(events)), default=-1)
-    height = min(640, max(460, 230 + 34 * ranks))  # pixels
+    height = min(680, max(540, 300 + 34 * ranks))  # pixels
     return HTML(
         f'<figure style="margin:0"><iframe title="A recorded run, to be played" '
         f'srcdoc="{escape(page(events))}" sandbox="allow-scripts" '
