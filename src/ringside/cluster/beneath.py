@@ -1,6 +1,7 @@
 """What is told beneath a cell of the notebook: the picture of its verdict; and where MPI is, to a
 cell that looks for it in the notebook."""
 
+import signal
 import sys
 from contextlib import suppress
 
@@ -14,7 +15,10 @@ def picture(cell) -> None:
         return
     if not verdict.edges and verdict.kind != "mismatch":
         return
-    with suppress(KeyboardInterrupt):  # stop pressed once more: the error has said it all
+    # Stop pressed once more: the error has said it all. And a matplotlib whose import was cut off
+    # would draw nothing any more.
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
         from IPython.display import display
         from matplotlib import pyplot
 
@@ -24,6 +28,8 @@ def picture(cell) -> None:
             display(draw.wait_for(verdict).figure)
         finally:
             pyplot.close()
+    finally:
+        signal.signal(signal.SIGINT, before or signal.default_int_handler)
 
 
 def where(cell, client) -> None:

@@ -462,14 +462,14 @@ class Magics(ParallelMagics):
         self._unheard = []  # results of cells that nobody waits for
 
     def _tell_unheard(self):
-        """Say once that ranks were taken out of a cell that nobody waited for."""
+        """Say once how a cell has ended that nobody waited for, if in an error."""
         said = set()
         for result in [one for one in self._unheard if one.ready()]:
             self._unheard.remove(result)
             if result._told is None:
                 try:
                     result.get(0)
-                except (error.RemoteError, ClusterError) as failure:
+                except (error.RemoteError, ClusterError, Left) as failure:
                     text = f"A cell sent with --noblock has ended.\n{failure}"
                     if text not in said:
                         print(text, file=sys.stderr)
