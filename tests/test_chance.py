@@ -81,14 +81,20 @@ def said(cluster, code: str) -> str:
 def test_a_run_that_needed_a_buffer_is_named_with_its_lines(cluster, name):
     code, ranks, line = LUCKY[name]
     text = said(cluster, code)
-    assert text.startswith("This run was lucky"), text
+    assert text.startswith("This run relied on buffers"), text
     assert f"{ranks} would wait for one another" in text
     assert f", line {line}" in text
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_nothing_is_said_of_a_run_that_needed_none(cluster, name):
-    assert said(cluster, RIGHT[name]).startswith("No send relied on a buffer")
+    assert said(cluster, RIGHT[name]).startswith("No blocking send relied on a buffer.")
+
+
+def test_of_small_nonblocking_sends_nothing_is_claimed(cluster):
+    """This one needs a buffer, and the record has no wait for it."""
+    text = said(cluster, "comm.Isend(mine, right).Wait()\ncomm.Recv(other, left)")
+    assert "not known where 4 nonblocking sends were waited for" in text
 
 
 def test_of_a_run_that_ended_in_a_verdict_nothing_is_said(cluster):

@@ -119,7 +119,7 @@ def plan(
     variables["RINGSIDE_INSIST"] = "1" if insist else "0"
     variables["RINGSIDE_QUIET"] = "" if quiet is None else f"{quiet:g}"
     found = _scope(scope, library, launcher, own=not mpiexec)
-    return Plan(parts, launcher, found, variables, chance, strict, **kept)
+    return Plan(parts, launcher, found, variables, chance=chance, strict=strict, **kept)
 
 
 def carry_out(plan: Plan) -> int:

@@ -31,7 +31,7 @@ from ringside.draw.page import (
     sentence,
 )
 from ringside.watch import waitfor
-from ringside.watch.messages import Message, family, messages
+from ringside.watch.messages import Message, family, in_order, messages
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -50,11 +50,6 @@ _SPANS = ("end", "blocked")
 
 
 # --- timeline ------------------------------------------------------------------------------
-
-
-def in_order(events: DataFrame) -> list:
-    """The rows of the table in the order of their starts."""
-    return sorted(events.itertuples(index=False), key=lambda row: (row.start, row.rank, row.seq))
 
 
 def one_a_call(rows: list) -> list:

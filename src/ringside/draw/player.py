@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from ringside.draw.calls import FAMILIES, finding, in_order, one_a_call
+from ringside.draw.calls import FAMILIES, finding, one_a_call
 from ringside.draw.page import played
-from ringside.watch.messages import Message, family, messages
+from ringside.watch.messages import Message, family, in_order, messages
 
 if TYPE_CHECKING:
     from IPython.display import HTML

@@ -1,7 +1,8 @@
 """Whether a run came to its end by chance: its calls, judged again as if no send were buffered.
 
-Nothing is claimed where the record does not say enough: of a small Isend, which is complete when it
-begins and whose Wait is in no record, and where a receive from any rank decides who goes on.
+Each receive gets the message that it got in the run: one from any rank might get another, and a
+blocking one is recorded with the rank whose message it got. Of a small Isend, which is complete
+when it begins, the record does not say where it was waited for: nothing is claimed of it.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from ringside.watch import waitfor
-from ringside.watch.messages import Message, family, messages
+from ringside.watch.messages import Message, family, in_order, messages
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -22,6 +23,12 @@ _WAIT_FOR_RECEIVE = {"MPI_Send", "MPI_Ssend", "MPI_Rsend", "MPI_Sendrecv", "MPI_
 _TOGETHER = {"Barrier", "Bcast", "Reduce", "Allreduce", "Gather", "Gatherv", "Scatter", "Scatterv"}
 _TOGETHER |= {"Allgather", "Allgatherv", "Alltoall", "Alltoallv", "Alltoallw", "Scan", "Exscan"}
 _TOGETHER |= {"Reduce_scatter", "Reduce_scatter_block", "Comm_dup", "Comm_split"}
+
+
+_UNKNOWN = (
+    " It is not known where {} nonblocking sends were waited for, as they were complete at once: "
+    "cluster.insist(True), or ringside run --insist, shows whether these need a buffer."
+)
 
 
 @dataclass
@@ -43,10 +50,15 @@ def chance(events: DataFrame) -> str:
         return "Earlier calls were lost, so this run cannot be judged again."
     if events["left"].any():
         return "This run did not come to its end, so there is nothing to judge again."
-    rows = sorted(events.itertuples(index=False), key=lambda row: (row.start, row.rank, row.seq))
+    rows = in_order(events)
     stuck = _stuck(_calls(rows))
     if not stuck:
-        return "No send relied on a buffer: without any, this run would have come to its end, too."
+        unknown = sum(
+            family(row.call) == "send" and "_I" in row.call and not row.request for row in rows
+        )
+        return "No blocking send relied on a buffer." + (
+            _UNKNOWN.format(unknown) if unknown else ""
+        )
     sends = [call for call in stuck if call.row.call in _WAIT_FOR_RECEIVE or _sends(call)]
     if not sends or not all(m is None or m.sure for call in stuck for m in call.needs.values()):
         return "Receives from any rank decide who goes on here, so nothing is claimed."
@@ -54,7 +66,7 @@ def chance(events: DataFrame) -> str:
     lines = [f"  {_line(call)}" for call in sorted(sends, key=lambda call: call.row.rank)]
     return "\n".join(
         [
-            "This run was lucky: the library buffered what was sent. Without a buffer "
+            "This run relied on buffers. With none, and each receive given the same message, "
             f"{ranks} would wait for one another for ever:",
             *lines,
             "With larger messages, or on another library, there may be no buffer. MPI_Sendrecv, or "

@@ -8,11 +8,19 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict, deque
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
 
 _SENDS = {"Send", "Ssend", "Bsend", "Rsend", "Isend", "Issend", "Ibsend", "Irsend"}
 _RECEIVES = {"Recv", "Irecv", "Mrecv", "Imrecv"}
 _LOCAL = {"Cancel", "Request_free", "Start", "Startall", "Iprobe", "Improbe"}
+
+
+def in_order(events: DataFrame) -> list:
+    """The rows of the table in the order of their starts."""
+    return sorted(events.itertuples(index=False), key=lambda row: (row.start, row.rank, row.seq))
 
 
 def family(call: str) -> str:
